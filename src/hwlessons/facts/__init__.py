@@ -1,0 +1,1 @@
+"""What is looked up: number formats, accelerators, model shapes. Needs no torch."""

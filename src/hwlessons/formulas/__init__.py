@@ -1,0 +1,1 @@
+"""What is derived: parameters, model states, activations, peak memory. Pure functions; needs no torch."""

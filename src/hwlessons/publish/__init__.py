@@ -1,0 +1,1 @@
+"""How the book is made: run the lessons, collect their evidence, build the site. Needs no torch."""

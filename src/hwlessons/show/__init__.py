@@ -1,0 +1,1 @@
+"""What a reader sees: claims, tables, figures, progress, exercises. Needs no torch."""
