@@ -1,0 +1,105 @@
+"""The book's Sphinx extension: hands Sphinx the executed lessons, draws the evidence page, and trims the theme.
+
+Sphinx never runs a notebook (`execute_notebooks: off`): what it reads for a lesson is the executed notebook under
+`_build/lessons`, with the present prose.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+from hwlessons.publish import evidence, store, tables, trim
+from hwlessons.publish.paths import LESSON_NAME, Project
+
+STATIC = Path(__file__).parent / "static"
+DESCRIPTION_LENGTH = 160
+
+
+def read_executed(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Swaps a lesson's source for its executed notebook.
+
+    Raises:
+        ExtensionError: The lesson has not been run on its present cells.
+    """
+    name = posixpath.basename(docname)
+    if not LESSON_NAME.fullmatch(name) or posixpath.dirname(docname) != "notebooks":
+        return
+    path = store.executed_path(Project(Path(app.srcdir)), name)
+    notebook = store.read_notebook(Path(app.env.doc2path(docname)))
+    merged = store.with_outputs(notebook, store.read_notebook(path)) if path.is_file() else None
+    if merged is None:
+        raise ExtensionError(
+            f"lesson {name} has not been run on its present cells: build the book with `hwlessons book`"
+        )
+    app.env.note_dependency(str(path))
+    source[0] = json.dumps(merged)
+
+
+class EvidenceTables(SphinxDirective):
+    """`{hwl-evidence} summary | claims | times | recorded`: tables of the evidence page."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Returns the table that is asked for; reads the page again at every build, as evidence comes and goes."""
+        self.env.note_reread()
+        project = Project(Path(self.env.srcdir))
+        what = self.arguments[0]
+        if what == "recorded":
+            files = sorted(project.recorded_runs.glob("*.json"))
+            html = tables.recorded_runs([(file.name, evidence.load(file)) for file in files], self._link)
+        elif what in {"summary", "claims", "times"}:
+            run = evidence.load(project.evidence)
+            html = tables.summary(run) if what == "summary" else getattr(tables, what)(run, self._link)
+        else:
+            raise self.error(f"hwl-evidence shows summary, claims, times or recorded, not {what!r}")
+        return [nodes.raw("", html, format="html")]
+
+    def _link(self, lesson_id: str) -> str:
+        target = posixpath.relpath(f"notebooks/{lesson_id}.html", posixpath.dirname(self.env.docname) or ".")
+        name = f"Lesson {lesson_id[:2]}, {lesson_id[3:].replace('_', ' ')}"
+        return f'<a href="{escape(target)}">{escape(name)}</a>'
+
+
+def describe_page(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Gives a page its meta description: its first paragraph, unless the page brings its own."""
+    if doctree is None or 'name="description"' in context.get("metatags", ""):
+        return
+    texts = (" ".join(paragraph.astext().split()) for paragraph in doctree.findall(nodes.paragraph))
+    text = next((text for text in texts if len(text) > 30), app.config.html_title)
+    if len(text) > DESCRIPTION_LENGTH:
+        text = text[:DESCRIPTION_LENGTH].rsplit(" ", 1)[0] + " …"
+    context["metatags"] = context.get("metatags", "") + f'\n<meta name="description" content="{escape(text)}" />'
+
+
+def add_static(app: Sphinx) -> None:
+    """Puts the package's own style among the site's files."""
+    app.config.html_static_path.append(str(STATIC))
+
+
+def finish(app: Sphinx, error: Exception | None) -> None:
+    """Trims the built pages and copies what maths needs."""
+    if error is None and app.builder.format == "html":
+        trim.trim_site(Path(app.outdir))
+        trim.copy_mathjax(Path(app.outdir) / "_static")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Registers the extension."""
+    app.add_directive("hwl-evidence", EvidenceTables)
+    app.connect("source-read", read_executed)
+    app.connect("builder-inited", add_static)
+    app.connect("html-page-context", describe_page)
+    app.connect("build-finished", finish)
+    app.add_css_file("hwl.css")
+    app.config.mathjax_path = "mathjax/tex-chtml.js"
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
