@@ -1,1 +1,31 @@
 """What a reader sees: claims, tables, figures, progress, exercises. Needs no torch."""
+
+from hwlessons.show.claims import Claim, ClaimError, claim
+from hwlessons.show.exercises import Check, check
+from hwlessons.show.figures import FigureView, bars, figure, line, memory_timeline, stacked_areas, stacked_bars
+from hwlessons.show.machine import MachineView, current_machine, machine
+from hwlessons.show.mistakes import quiet_errors
+from hwlessons.show.progress import progress
+from hwlessons.show.tables import TableView, table
+
+__all__ = [
+    "Check",
+    "Claim",
+    "ClaimError",
+    "FigureView",
+    "MachineView",
+    "TableView",
+    "bars",
+    "check",
+    "claim",
+    "current_machine",
+    "figure",
+    "line",
+    "machine",
+    "memory_timeline",
+    "progress",
+    "quiet_errors",
+    "stacked_areas",
+    "stacked_bars",
+    "table",
+]
