@@ -1,0 +1,194 @@
+"""The small transformer of all lessons: one readable decoder in GPT-2's and in Llama's block style.
+
+Everything that decides which tensors autograd keeps is written out here in ordinary torch calls, so that the rows of
+`hwlessons.formulas.ledger` can be read beside it. Dropout acts on the residual stream (embedding, attention output,
+feed-forward output) and not on attention probabilities: the fused kernel for CPUs has no dropout and would silently
+fall back to materialised scores.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from hwlessons.facts.shapes import TransformerShape
+
+Attention = Literal["fused", "materialised"]
+
+
+class RMSNorm(nn.Module):
+    """Scale to unit root mean square, then by a learned weight (Zhang and Sennrich 2019, equation 4)."""
+
+    def __init__(self, width: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inverse_rms = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+        return x * inverse_rms * self.weight
+
+
+class SelfAttention(nn.Module):
+    """Causal self-attention; `attention` picks the fused kernel or scores that are written to memory."""
+
+    def __init__(self, shape: TransformerShape, attention: Attention) -> None:
+        super().__init__()
+        self.shape, self.attention = shape, attention
+        self.query = nn.Linear(shape.width, shape.width, bias=shape.has_biases)
+        self.key = nn.Linear(shape.width, shape.kv_width, bias=shape.has_biases)
+        self.value = nn.Linear(shape.width, shape.kv_width, bias=shape.has_biases)
+        self.output = nn.Linear(shape.width, shape.width, bias=shape.has_biases)
+
+    def forward(self, x: Tensor, rotary: Tensor | None, mask: Tensor | None) -> Tensor:
+        batch, sequence, width = x.shape
+        head_dim = self.shape.head_dim
+        q, k, v = (
+            projection(x).view(batch, sequence, -1, head_dim).transpose(1, 2)
+            for projection in (self.query, self.key, self.value)
+        )
+        if rotary is not None:
+            q, k = rotate(q, rotary), rotate(k, rotary)
+        num_queries_per_kv = self.shape.num_heads // self.shape.num_kv_heads
+        if num_queries_per_kv > 1:
+            k = k.repeat_interleave(num_queries_per_kv, dim=1)
+            v = v.repeat_interleave(num_queries_per_kv, dim=1)
+        if mask is None:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = q @ k.transpose(-2, -1) * head_dim**-0.5
+            y = scores.masked_fill(mask, float("-inf")).softmax(-1) @ v
+        return self.output(y.transpose(1, 2).reshape(batch, sequence, width))
+
+
+class FeedForward(nn.Module):
+    """GELU between two matrices, or SwiGLU with three (Shazeer 2020)."""
+
+    def __init__(self, shape: TransformerShape) -> None:
+        super().__init__()
+        self.gate = nn.Linear(shape.width, shape.ffn_width, bias=shape.has_biases) if shape.mlp == "swiglu" else None
+        self.up = nn.Linear(shape.width, shape.ffn_width, bias=shape.has_biases)
+        self.down = nn.Linear(shape.ffn_width, shape.width, bias=shape.has_biases)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.gate is None:
+            return self.down(F.gelu(self.up(x)))
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    """Pre-norm attention and feed-forward, each added to the residual stream."""
+
+    def __init__(self, shape: TransformerShape, attention: Attention, dropout: float) -> None:
+        super().__init__()
+        self.attention_norm = make_norm(shape)
+        self.attention = SelfAttention(shape, attention)
+        self.feed_forward_norm = make_norm(shape)
+        self.feed_forward = FeedForward(shape)
+        self.dropout = dropout
+
+    def forward(self, x: Tensor, rotary: Tensor | None, mask: Tensor | None) -> Tensor:
+        x = x + self.drop(self.attention(self.attention_norm(x), rotary, mask))
+        return x + self.drop(self.feed_forward(self.feed_forward_norm(x)))
+
+    def drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+
+class Transformer(nn.Module):
+    """A decoder-only language model.
+
+    Args:
+        shape: sizes and block style.
+        attention: "fused" (`scaled_dot_product_attention`) or "materialised" (scores as a tensor of batch, heads,
+            sequence, sequence).
+        dropout: probability for the residual stream, 0 <= dropout < 1.
+        checkpointing: recompute each block in backward instead of keeping its activations.
+
+    Raises:
+        ValueError: for an unknown attention or a dropout outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        shape: TransformerShape,
+        *,
+        attention: Attention = "fused",
+        dropout: float = 0.0,
+        checkpointing: bool = False,
+    ) -> None:
+        if attention not in ("fused", "materialised"):
+            raise ValueError(f"attention must be fused or materialised, got {attention!r}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}")
+        super().__init__()
+        self.shape, self.attention, self.dropout, self.checkpointing = shape, attention, dropout, checkpointing
+        self.token_embedding = nn.Embedding(shape.vocab_size, shape.width)
+        self.position_embedding = (
+            nn.Embedding(shape.max_positions, shape.width) if shape.positions == "learned" else None
+        )
+        self.blocks = nn.ModuleList(Block(shape, attention, dropout) for _ in range(shape.num_layers))
+        self.final_norm = make_norm(shape)
+        self.head = nn.Linear(shape.width, shape.vocab_size, bias=False)
+        self.apply(initialise)
+        if shape.tied_embeddings:
+            self.head.weight = self.token_embedding.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits of shape (batch, sequence, vocab_size) for token ids of shape (batch, sequence).
+
+        Raises:
+            ValueError: if `tokens` has another number of dimensions or is longer than the position embedding.
+        """
+        if tokens.dim() != 2:
+            raise ValueError(f"tokens must have shape (batch, sequence), got {tuple(tokens.shape)}")
+        sequence = tokens.shape[1]
+        x = self.token_embedding(tokens)
+        if self.position_embedding is not None:
+            if sequence > self.shape.max_positions:
+                raise ValueError(f"sequence must be at most max_positions ({self.shape.max_positions}), got {sequence}")
+            x = x + self.position_embedding(torch.arange(sequence, device=tokens.device))
+        if self.training and self.dropout:
+            x = F.dropout(x, self.dropout)
+        rotary = rotary_table(sequence, self.shape.head_dim, x) if self.shape.positions == "rotary" else None
+        mask = causal_mask(sequence, x.device) if self.attention == "materialised" else None
+        for block in self.blocks:
+            if self.checkpointing and self.training:
+                x = checkpoint(block, x, rotary, mask, use_reentrant=False)
+            else:
+                x = block(x, rotary, mask)
+        return self.head(self.final_norm(x))
+
+
+def make_norm(shape: TransformerShape) -> nn.Module:
+    return nn.LayerNorm(shape.width) if shape.norm == "layernorm" else RMSNorm(shape.width)
+
+
+def initialise(module: nn.Module) -> None:
+    """GPT-2's initialisation: normal weights of standard deviation 0.02, zero biases."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+
+
+def causal_mask(sequence: int, device: torch.device) -> Tensor:
+    """True where a query must not look: strictly above the diagonal, shape (sequence, sequence)."""
+    return torch.ones(sequence, sequence, dtype=torch.bool, device=device).triu(1)
+
+
+def rotary_table(sequence: int, head_dim: int, like: Tensor) -> Tensor:
+    """Cosines and sines of each position's angles, shape (2, sequence, head_dim), dtype of `like` (Su et al. 2021)."""
+    frequencies = 10_000 ** -(torch.arange(0, head_dim, 2, device=like.device) / head_dim)
+    angles = torch.outer(torch.arange(sequence, device=like.device), frequencies).repeat(1, 2)
+    return torch.stack((angles.cos(), angles.sin())).to(like.dtype)
+
+
+def rotate(x: Tensor, rotary: Tensor) -> Tensor:
+    """Turn each pair (i, i + head_dim/2) of the last dimension by its position's angle."""
+    first, second = x.chunk(2, -1)
+    return x * rotary[0] + torch.cat((-second, first), -1) * rotary[1]
