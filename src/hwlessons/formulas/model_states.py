@@ -87,7 +87,8 @@ def model_state_bytes(
             raise ValueError(
                 f"{recipe.name} needs the sizes of every parameter tensor, got only a number: {parameters}"
             )
-        tensors, num_counters = [(_positive("num_parameters", parameters),)], num_parameter_tensors
+        tensors: list[tuple[int, ...]] = [(_positive("num_parameters", parameters),)]
+        num_counters = num_parameter_tensors
         if num_counters < 0:
             raise ValueError(f"num_parameter_tensors must be at least 0, got {num_counters}")
     elif isinstance(parameters, Iterable):
