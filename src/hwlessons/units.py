@@ -140,6 +140,8 @@ def format_bytes_per_second(bytes_per_second: float) -> str:
 
 def format_seconds(seconds: float) -> str:
     """A time for reading: "17.0 µs", "3.25 ms", "1.50 s", and from two minutes on "12 min 5 s" or "3 h 20 min"."""
+    if seconds == 0:
+        return "0 s"
     if abs(_finite(seconds, "seconds")) < 120:
         unit = _largest(seconds, {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1})
         return f"{_three_digits(seconds / UNITS[unit].factor)} {unit}"

@@ -6,6 +6,7 @@ from hwlessons.show.figures import FigureView, bars, figure, line, memory_timeli
 from hwlessons.show.machine import MachineView, current_machine, machine
 from hwlessons.show.mistakes import quiet_errors
 from hwlessons.show.progress import progress
+from hwlessons.show.recordings import Recorded, recorded
 from hwlessons.show.tables import TableView, table
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "ClaimError",
     "FigureView",
     "MachineView",
+    "Recorded",
     "TableView",
     "bars",
     "check",
@@ -25,6 +27,7 @@ __all__ = [
     "memory_timeline",
     "progress",
     "quiet_errors",
+    "recorded",
     "stacked_areas",
     "stacked_bars",
     "table",

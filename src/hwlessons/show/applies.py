@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from hwlessons.show.machine import current_machine
+from hwlessons.show.machine import current_machine, kernels_in_words
 
 
 def reason_not_here(kernels: str | None, dtypes: Sequence[str], torch: str | None) -> str | None:
@@ -25,12 +25,12 @@ def reason_not_here(kernels: str | None, dtypes: Sequence[str], torch: str | Non
         raise ValueError("a claim for certain kernels or dtypes needs show.machine(lab.devices.describe()) before it")
     here = facts or {}
     if kernels and kernels != here["kernels"]:
-        return f"exact for {kernels} kernels, these are {here['kernels']} kernels"
+        return f"it is about {kernels_in_words(kernels)}, these are {kernels_in_words(here['kernels'])}"
     absent = [dtype for dtype in dtypes if dtype not in here.get("dtypes", ())]
     if absent:
-        return f"needs fast kernels for {', '.join(absent)}"
+        return f"it needs fast kernels for {', '.join(absent)}"
     if torch and not _range(torch).contains(installed := _torch_version(here.get("torch")), prereleases=True):
-        return f"exact for torch {torch}, this is {installed or 'none'}"
+        return f"it is about torch {torch}, this is {installed or 'none'}"
     return None
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from html import escape
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hwlessons.show.applies import reason_not_here
-from hwlessons.show.html import BORDER, element, label_list
+from hwlessons.show.claim_rows import claim_row, tolerance_in_words
 from hwlessons.show.machine import provenance
 from hwlessons.show.numbers import Number, difference, plain_number, write_quantity, write_ratio
 from hwlessons.show.output import Shown
@@ -19,9 +18,6 @@ CLAIM_MIME = "application/vnd.hwlessons.claim+json"
 
 Relation = Literal["equal", "at_most", "at_least"]
 Verdict = Literal["holds", "broken", "not applicable here"]
-_RELATIONS = {"equal": "", "at_most": "at most the predicted", "at_least": "at least the predicted"}
-_MARKS = {"holds": "✓", "broken": "✗", "not applicable here": "–"}
-_COLOURS = {"holds": "#009E73", "broken": "#D55E00", "not applicable here": "#7F7F7F"}
 
 
 class ClaimError(AssertionError):
@@ -111,50 +107,11 @@ def claim(
         "dtypes": list(dtypes),
         "torch_range": torch,
     }
-    shown = view(record, provenance(kind))._emit()
+    html, text = claim_row(record, provenance(kind))
+    shown = Claim(html, text, record=record)._emit()
     if record["verdict"] == "broken":
         raise ClaimError(_what_broke(record, causes))
     return shown
-
-
-def view(record: dict[str, Any], where: str) -> Claim:
-    """A claim's row from its record, not yet displayed; `where` says where its number comes from."""
-    predicted, measured, unit, verdict = (record[key] for key in ("predicted", "measured", "unit", "verdict"))
-    values = [
-        ("predicted", write_quantity(predicted, unit)),
-        (record["kind"], write_quantity(measured, unit)),
-        ("ratio", write_ratio(measured, predicted)),
-        ("tolerance", tolerance_in_words(record)),
-    ]
-    ending = f"{_MARKS[verdict]} {verdict}" + (f": {record['reason']}" if record["reason"] else "")
-    title = element("strong", escape(record["name"])) + element(
-        "span", f" · {escape(where)}", class_="hwl-where", style="font-size:0.85em"
-    )
-    pairs = [(label, escape(value)) for label, value in values]
-    html = element(
-        "div",
-        title + label_list([*pairs, ("verdict", element("strong", escape(ending)))]),
-        class_="hwl-claim",
-        role="group",
-        aria_label=f"Claim: {record['name']}",
-        style=f"{BORDER} {_COLOURS[verdict]};padding:0.2em 0 0.2em 0.8em;margin:0.4em 0",
-    )
-    text = " · ".join(f"{label} {value}" for label, value in values)
-    return Claim(html, f"{record['name']} ({where})\n    {text} · {ending}", record=record)
-
-
-def tolerance_in_words(record: Mapping[str, Any]) -> str:
-    """What a claim's record allows: "0 (exact)", "± 0.1 %", "at most the predicted + 5 B"."""
-    parts = []
-    if record["rel_tol"]:
-        parts.append(f"{100 * record['rel_tol']:.3g} %")
-    if record["abs_tol"]:
-        parts.append(write_quantity(plain_number(record["abs_tol"], "abs_tol"), record["unit"]))
-    allowed = " or ".join(parts)
-    if record["relation"] == "equal":
-        return f"± {allowed}" if allowed else "0 (exact)"
-    sign = {"at_most": "+", "at_least": "−"}[record["relation"]]
-    return _RELATIONS[record["relation"]] + (f" {sign} {allowed}" if allowed else "")
 
 
 def _agree(predicted: Number, measured: Number, relation: Relation, rel_tol: float, abs_tol: float) -> bool:
@@ -167,8 +124,8 @@ def _agree(predicted: Number, measured: Number, relation: Relation, rel_tol: flo
 def _check_arguments(name: str, unit: str, kind: str, relation: str, rel_tol: float, abs_tol: float) -> None:
     if not name.strip() or "\n" in name or len(name) > 100:
         raise ValueError(f"the claim's name {name!r} must be one line of 1 to 100 characters")
-    if relation not in _RELATIONS:
-        raise ValueError(f"relation={relation!r} is unknown; it is one of {', '.join(_RELATIONS)}")
+    if relation not in get_args(Relation):
+        raise ValueError(f"relation={relation!r} is unknown; it is one of {', '.join(get_args(Relation))}")
     for what, tolerance in (("rel_tol", rel_tol), ("abs_tol", abs_tol)):
         if plain_number(tolerance, what) < 0:
             raise ValueError(f"{what}={tolerance} must not be negative")

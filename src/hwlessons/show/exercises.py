@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, Literal
 
 from hwlessons.show.compare import what_is_wrong
-from hwlessons.show.html import BORDER, element
+from hwlessons.show.html import element, verdict_box
 from hwlessons.show.output import Shown
 
 EXERCISE_MIME = "application/vnd.hwlessons.exercise+json"
@@ -66,7 +66,7 @@ def check(
         problem = what_is_wrong(answer, expected, unit, rel_tol)
     if problem is None:
         return _judged(name, "right", "")
-    return _judged(name, "wrong", ". ".join(part.rstrip(".") for part in (problem, hint) if part))
+    return _judged(name, "wrong", " ".join(filter(None, [_sentence(problem), f"Hint: {hint}" if hint else ""])))
 
 
 def _has_stub(answer: Any) -> bool:
@@ -76,13 +76,17 @@ def _has_stub(answer: Any) -> bool:
 
 
 def _judged(name: str, verdict: Verdict, remark: str) -> Check:
-    ending = f"{_MARKS[verdict]}: {remark}" if remark else _MARKS[verdict]
-    html = element(
-        "div",
-        f"{escape(name)} · {element('strong', escape(_MARKS[verdict]))}" + (f": {escape(remark)}" if remark else ""),
+    marked = _MARKS[verdict]
+    html = verdict_box(
+        f"{escape(name)} · {element('strong', escape(marked))}",
+        element("div", escape(remark)) if remark else "",
+        colour=_COLOURS[verdict],
         class_="hwl-check",
-        role="group",
-        aria_label=f"Exercise: {name}",
-        style=f"{BORDER} {_COLOURS[verdict]};padding:0.2em 0 0.2em 0.8em;margin:0.4em 0",
+        label=f"Exercise: {name}",
     )
-    return Check(html, f"{name}: {ending}", name=name, verdict=verdict)._emit()
+    text = f"{name} · {marked}: {remark}" if remark else f"{name} · {marked}"
+    return Check(html, text, name=name, verdict=verdict)._emit()
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""

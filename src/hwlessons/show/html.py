@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-BORDER = "border-inline-start:0.25em solid"
 SCROLL = "overflow-x:auto"
 
 
@@ -58,9 +57,10 @@ class Grid:
         )
 
     def _row_html(self, row: Sequence[str], aligned: Sequence[str]) -> str:
-        first = element("th", escape(row[0]), scope="row", style=aligned[0])
+        first = element("th", escape(row[0]), scope="row", style=f"{aligned[0]};min-width:6em")
         return first + "".join(
-            element("td", escape(cell), style=style) for cell, style in zip(row[1:], aligned[1:], strict=True)
+            element("td", unbroken(cell) if numeric else escape(cell), style=style)
+            for cell, numeric, style in zip(row[1:], self.numeric[1:], aligned[1:], strict=True)
         )
 
     def text(self, caption: str) -> str:
@@ -88,5 +88,21 @@ def label_list(pairs: Sequence[tuple[str, str]]) -> str:
         )
         for label, value in pairs
     )
-    style = "display:grid;grid-template-columns:repeat(auto-fill,minmax(9.5em,1fr));gap:0.3em 1em;margin:0.3em 0 0"
+    style = "display:grid;grid-template-columns:repeat(auto-fill,minmax(9em,1fr));gap:0.3em 1em;margin:0.2em 0 0"
     return element("dl", items, class_="hwl-labels", style=f"{style};font-variant-numeric:tabular-nums")
+
+
+def verdict_box(heading: str, content: str, *, colour: str, class_: str, label: str) -> str:
+    """A heading and its content (HTML) beside a bar whose colour repeats what the words say."""
+    style = f"border-inline-start:0.25em solid {colour};padding:0.2em 0 0.2em 0.8em;margin:0.5em 0"
+    return element("div", element("div", heading) + content, class_=class_, role="group", aria_label=label, style=style)
+
+
+def unbroken(quantity: str) -> str:
+    """A quantity (text) as HTML that wraps only before its second form: "9,600,000,000 B" stays together."""
+    return escape(quantity).replace(" ", "\N{NO-BREAK SPACE}").replace("\N{NO-BREAK SPACE}(", " (")
+
+
+def where_html(where: str) -> str:
+    """The part of a caption or heading that says where numbers come from."""
+    return element("span", f"· {escape(where)}", class_="hwl-where", style="font-size:0.85em")

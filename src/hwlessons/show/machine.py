@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal, Protocol, get_args
 
-from hwlessons.show.html import Grid
+from hwlessons.show.html import Grid, element, label_list
 from hwlessons.show.output import Shown
 from hwlessons.units import format_bytes
 
@@ -15,13 +15,6 @@ MACHINE_MIME = "application/vnd.hwlessons.machine+json"
 
 Kind = Literal["computed", "traced", "simulated", "measured", "recorded"]
 KINDS: tuple[str, ...] = get_args(Kind)
-MEANING = {
-    "computed": "by a formula",
-    "traced": "the real program on fake tensors",
-    "simulated": "by a model of the device",
-    "measured": "in this run",
-    "recorded": "in an earlier run elsewhere",
-}
 
 _REQUIRED = ("device", "device_name", "kernels", "torch", "python")
 _LABELS = {
@@ -72,10 +65,19 @@ def machine(described: Described | Mapping[str, Any]) -> MachineView:
     _current.clear()
     _current.update(facts)
     keys = [*[key for key in _LABELS if key in facts], *[key for key in facts if key not in _LABELS]]
-    rows = [(_LABELS.get(key, key.replace("_", " ")), _fact(key, facts[key])) for key in keys if facts[key] is not None]
-    grid = Grid(("fact", "value"), rows, (False, False))
-    caption = "The machine that this lesson ran on"
-    return MachineView(grid.html(escape(caption), caption), grid.text(caption), facts=facts)._emit()
+    pairs = [
+        (_LABELS.get(key, key.replace("_", " ")), _fact(key, facts[key])) for key in keys if facts[key] is not None
+    ]
+    heading = "The machine that this lesson ran on"
+    html = element(
+        "div",
+        element("strong", heading) + label_list([(label, escape(value)) for label, value in pairs]),
+        class_="hwl-machine",
+        role="group",
+        aria_label=heading,
+    )
+    grid = Grid(("fact", "value"), pairs, (False, False))
+    return MachineView(html, grid.text(heading), facts=facts)._emit()
 
 
 def current_machine() -> Mapping[str, Any] | None:
@@ -89,7 +91,7 @@ def forget_machine() -> None:
 
 
 def provenance(kind: str, on: Mapping[str, Any] | None = None) -> str:
-    """Where a number comes from, in words: "measured on AMD EPYC 9B14 (cpu kernels, torch 2.13.0)".
+    """Where a number comes from, in words: "measured on AMD EPYC 9B14, torch 2.13.0".
 
     Args:
         kind: one of KINDS.
@@ -105,8 +107,15 @@ def provenance(kind: str, on: Mapping[str, Any] | None = None) -> str:
     facts = on or current_machine()
     if facts is None:
         raise ValueError(f"kind={kind!r} depends on the machine; call show.machine(lab.devices.describe()) before")
-    software = f"{facts['kernels']} kernels, torch {facts['torch']}"
-    return f"traced with {software}" if kind == "traced" else f"{kind} on {facts['device_name']} ({software})"
+    torch = f"torch {str(facts['torch']).partition('+')[0]}"
+    if kind == "traced":
+        return f"traced with {kernels_in_words(facts['kernels'])}, {torch}"
+    return f"{kind} on {facts['device_name']}, {torch}"
+
+
+def kernels_in_words(kernels: str) -> str:
+    """ "CPU kernels" for "cpu"."""
+    return f"{kernels.upper()} kernels"
 
 
 def _fact(key: str, value: Any) -> str:

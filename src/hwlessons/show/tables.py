@@ -8,7 +8,7 @@ from html import escape
 from numbers import Real
 from typing import Any
 
-from hwlessons.show.html import Grid, element
+from hwlessons.show.html import Grid, where_html
 from hwlessons.show.machine import provenance
 from hwlessons.show.numbers import plain_number, write_number
 from hwlessons.show.output import Shown
@@ -64,13 +64,8 @@ def table(
     numeric = [any(_is_number(row[i]) for row in values) for i in range(len(names))]
     grid = Grid(names, written, numeric)
     where = provenance(kind, on)
-    html = grid.html(escape(caption) + where_html(where), caption)
+    html = grid.html(f"{escape(caption)} {where_html(where)}", caption)
     return TableView(html, grid.text(f"{caption} ({where})"), columns=names, rows=values)._emit()
-
-
-def where_html(where: str) -> str:
-    """The part of a caption that says where numbers come from."""
-    return element("span", f" · {escape(where)}", class_="hwl-where", style="font-size:0.85em")
 
 
 def _column_names(rows: Sequence[Any], columns: Sequence[str] | None) -> tuple[str, ...]:

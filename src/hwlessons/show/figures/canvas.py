@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,10 +19,9 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from hwlessons.show.figures import style
 from hwlessons.show.figures.describe import describe
 from hwlessons.show.figures.svg import render
-from hwlessons.show.html import element
+from hwlessons.show.html import element, where_html
 from hwlessons.show.machine import provenance
 from hwlessons.show.output import Shown
-from hwlessons.show.tables import where_html
 
 Scale = Literal["linear", "log", "log2"]
 _WITH_UNIT = re.compile(r"\S.*\(.+\)")
@@ -143,8 +143,8 @@ def _finish(frame: Canvas, where: str) -> FigureView:
     salt = hashlib.sha256(f"{frame.title}{alt}".encode()).hexdigest()
     svg = render(frame.drawn, salt)
     shown = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" style="{_SVG_STYLE}" ', 1)
-    caption = element("figcaption", escape(frame.title) + where_html(where), class_="hwl-caption")
-    html = element("figure", shown + caption, class_="hwl-figure", style="margin:0.5em 0;max-width:40em")
+    caption = element("figcaption", f"{escape(frame.title)} {where_html(where)}", class_="hwl-caption")
+    html = element("figure", shown + caption, class_="hwl-figure", style="margin:0.5em 0;max-width:36em")
     text = f"Figure: {frame.title} ({where})\n    {alt}"
     return FigureView(html, text, svg=svg, alt=alt)._emit()
 
@@ -156,6 +156,13 @@ def _place_legend(frame: Canvas) -> None:
     handles, labels = frame.axes.get_legend_handles_labels()
     if len(labels) < 2 or frame.axes.get_legend():
         return
-    longest = max(map(len, labels))
-    columns = max(1, min(len(labels), int(390 / (34 + 5.2 * longest))))
-    frame.drawn.legend(handles, labels, loc="outside upper left", ncols=columns, columnspacing=1.2, borderaxespad=0)
+    widest = max(map(len, labels))
+    fitting = max(1, int((72 * style.WIDTH_INCHES - 10) / (35 + 4.5 * widest)))
+    num_rows = math.ceil(len(labels) / fitting)
+    columns = math.ceil(len(labels) / num_rows)
+    # matplotlib fills a legend column by column; people read row by row
+    order = sorted(range(len(labels)), key=lambda n: (n % columns, n // columns))
+    frame.drawn.legend(
+        [handles[n] for n in order], [labels[n] for n in order], loc="outside upper left", ncols=columns,
+        columnspacing=1.2, borderaxespad=0,
+    )  # fmt: skip

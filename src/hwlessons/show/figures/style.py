@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cycler import cycler
@@ -9,8 +10,8 @@ from cycler import cycler
 INK = "#010203"
 """Stands for the page's text colour while a figure is drawn; no palette colour, so it can be told apart."""
 
-WIDTH_INCHES = 400 / 72
-HEIGHT_INCHES = 250 / 72
+WIDTH_INCHES = 360 / 72
+HEIGHT_INCHES = 232 / 72
 
 
 class Mark(NamedTuple):
@@ -31,7 +32,7 @@ MARKS = (
     Mark("#B07D00", "||||", "v", (0, (8, 2))),
     Mark("#4A90D9", "----", "P", (0, (3, 1, 1, 1, 1, 1))),
     Mark("#8C6D46", "//", "X", (0, (2, 2))),
-    Mark("#7F7F7F", "++++", "*", (0, (1, 3))),
+    Mark("#7F7F7F", "++", "*", (0, (1, 3))),
 )
 
 _CATEGORY_ORDER = (
@@ -42,20 +43,17 @@ CATEGORY_MARKS = dict(zip(_CATEGORY_ORDER, MARKS, strict=True))
 """A category of memory looks the same in every figure of the book."""
 
 
-def mark_for(label: str, position: int) -> Mark:
-    """The look of a series: its own where it is a category of memory, by its position otherwise.
+def marks_for(labels: Sequence[str]) -> list[Mark]:
+    """The looks of a figure's series: a category of memory has its own, the others take what is left, in order.
 
     Raises:
         ValueError: if there are more series than looks.
     """
-    own = CATEGORY_MARKS.get(label.replace(" ", "_"))
-    if own is not None:
-        return own
-    if position >= len(MARKS):
-        raise ValueError(
-            f"a figure shows at most {len(MARKS)} series, {label!r} is one more; make a table or two figures"
-        )
-    return MARKS[position]
+    if len(labels) > len(MARKS):
+        raise ValueError(f"a figure shows at most {len(MARKS)} series, not {len(labels)}; make a table or two figures")
+    own = [CATEGORY_MARKS.get(label.replace(" ", "_")) for label in labels]
+    free = iter([mark for mark in MARKS if mark not in own])
+    return [mark or next(free) for mark in own]
 
 
 def settings() -> Any:
@@ -75,9 +73,10 @@ def settings() -> Any:
         "axes.labelsize": 10,
         "xtick.labelsize": 9,
         "ytick.labelsize": 9,
-        "legend.fontsize": 9,
+        "legend.fontsize": 8.5,
         "legend.frameon": False,
-        "legend.handlelength": 2.2,
+        "legend.handlelength": 2.6,
+        "legend.handletextpad": 0.5,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,

@@ -19,7 +19,8 @@ _SVG = "http://www.w3.org/2000/svg"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 _DECIMALS = re.compile(r"-?\d+\.\d{2,}")
-_FONT = re.compile(r"font:\s*([\d.]+px)\s[^;]*;?")
+_FAMILY = re.compile(r"font-family:[^;]*;?")
+_SHORTHAND = re.compile(r"font: (?:(bold|\d00) )?([\d.]+px) [^;]*;?")
 
 
 def render(drawn: Figure, salt: str) -> str:
@@ -79,7 +80,7 @@ def _simplify(node: ElementTree.Element) -> None:
     for key, value in list(node.attrib.items()):
         value = _DECIMALS.sub(_one_decimal, value) if key in ("d", "x", "y", "transform", "points") else value
         if key == "style":
-            value = _FONT.sub(r"font-size:\1;", value).replace("; ", ";").replace(": ", ":")
+            value = _FAMILY.sub("", _SHORTHAND.sub(_without_family, value)).replace("; ", ";").replace(": ", ":")
         node.attrib[key] = value.replace(INK, "currentColor")
     if node.tag.endswith("path") and "d" in node.attrib:
         node.attrib["d"] = _short_path(node.attrib["d"])
@@ -88,6 +89,10 @@ def _simplify(node: ElementTree.Element) -> None:
 def _one_decimal(found: re.Match[str]) -> str:
     text = f"{float(found[0]):.1f}".removesuffix(".0")
     return "0" if text == "-0" else text
+
+
+def _without_family(found: re.Match[str]) -> str:
+    return (f"font-weight:{found[1]};" if found[1] else "") + f"font-size:{found[2]};"
 
 
 def _short_path(path: str) -> str:

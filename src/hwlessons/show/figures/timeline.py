@@ -10,13 +10,14 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from hwlessons.show.figures.canvas import FigureView, canvas, name_axes
-from hwlessons.show.figures.charts import mark_levels, stack
 from hwlessons.show.figures.describe import NOT_DATA
+from hwlessons.show.figures.parts import mark_levels, view_of
+from hwlessons.show.figures.stacked import stack
 from hwlessons.show.figures.style import HEIGHT_INCHES, INK
 from hwlessons.units import GIB, KIB, MIB, format_bytes
 
 NUM_SLICES = 150
-PLOT_POINTS = 340
+PLOT_POINTS = 300
 """About how wide the plot itself is, in points: for words that must fit."""
 
 
@@ -64,7 +65,7 @@ def memory_timeline(
     num_operators = len(timeline.phases)
     if num_operators == 0:
         raise ValueError("the timeline is empty; it has one entry per operator")
-    columns = {name: np.asarray(values, np.int64) for name, values in timeline.category_bytes.items()}
+    columns = {name.replace("_", " "): np.asarray(values, np.int64) for name, values in timeline.category_bytes.items()}
     totals = np.sum(list(columns.values()), axis=0)
     peak = int(np.argmax(totals))
     divisor, unit = _unit(int(totals[peak]))
@@ -81,13 +82,12 @@ def memory_timeline(
         peak_text = f"peak {format_bytes(int(totals[peak]))} in {timeline.phases[peak]}"
         _mark_peak(axes, peak, totals[peak] / divisor, peak_text, num_operators)
         mark_levels(axes, limits)
-        parts = [f"{name.replace('_', ' ')} {format_bytes(int(v[peak]))}" for name, v in columns.items() if v[peak]]
+        parts = [f"{name} {format_bytes(int(v[peak]))}" for name, v in columns.items() if v[peak]]
         phases = ", ".join(name for name, _ in groupby(timeline.phases))
         words = [f"{title}. Live memory by category against operators run.", f"Phases: {phases}."]
         marked = [f"Marked: {label}, {format_bytes(num_bytes)}." for label, num_bytes in (levels or {}).items()]
         frame.alt = " ".join([*words, f"P{peak_text[1:]}: {', '.join(parts)}.", *marked])
-    assert frame.view is not None
-    return frame.view
+    return view_of(frame)
 
 
 def _unit(num_bytes: int) -> tuple[int, str]:
@@ -121,7 +121,7 @@ def _mark_phases(axes: Axes, timeline: Timeline) -> None:
         for name, start, end in spans:
             if start:
                 axes.axvline(start, color=INK, linewidth=0.5 + 0.5 * row, alpha=0.5, gid=NOT_DATA)
-            if (end - start) / total * PLOT_POINTS > 5.0 * len(name):
+            if (end - start) / total * PLOT_POINTS > 4.7 * len(name):
                 axes.text(
                     (start + end) / 2, 1.01 + 0.06 * row, name, transform=axes.get_xaxis_transform(),
                     ha="center", va="bottom", fontsize=8.5, fontweight=weight,
