@@ -64,11 +64,12 @@ async def _run(notebook: Any, name: str, folder: Path, on_cell: Callable[[], Non
     )
     client.owns_km = True
     pid, index, peak = None, 0, 0
+    stopped = asyncio.Event()
     start = time.perf_counter()
     try:
         async with client.async_setup_kernel(env=kernel.kernel_environment()):
             pid = kernel.process_id(manager)
-            _cancel_on_signals()
+            _stop_on_signals(stopped, pid)
             for index, cell in enumerate(notebook.cells):
                 await client.async_execute_cell(cell, index, execution_count=client.code_cells_executed + 1)
                 peak = max(peak, kernel.peak_memory_bytes(pid))
@@ -81,6 +82,8 @@ async def _run(notebook: Any, name: str, folder: Path, on_cell: Callable[[], Non
             _report(name, notebook, index, f"still running after {CELL_TIMEOUT_SECONDS} seconds")
         ) from None
     except DeadKernelError:
+        if stopped.is_set():
+            raise KeyboardInterrupt from None
         raise LessonFailed(_report(name, notebook, index, "the kernel died (out of memory?)")) from None
     except CellExecutionError as error:
         raise LessonFailed(_report(name, notebook, index, f"{error.ename}: {error.evalue}")) from None
@@ -90,15 +93,23 @@ async def _run(notebook: Any, name: str, folder: Path, on_cell: Callable[[], Non
     return Run(notebook, seconds, peak)
 
 
-def _cancel_on_signals() -> None:
-    """Ends the run on Ctrl-C and on termination; nbclient's own handler would leave a cell waiting."""
+def _stop_on_signals(stopped: asyncio.Event, pid: int | None) -> None:
+    """Ends the run on Ctrl-C and on termination, where nbclient's own handlers would leave a cell waiting.
+
+    nbclient turns the cancellation of a cell into a dead kernel, hence `stopped` to tell the two apart.
+    """
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
-    if task is None:
-        return
+
+    def stop() -> None:
+        stopped.set()
+        kernel.kill(pid)
+        if task is not None:
+            task.cancel()
+
     with contextlib.suppress(NotImplementedError, RuntimeError):
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
+            loop.add_signal_handler(number, stop)
 
 
 def _report(name: str, notebook: Any, index: int, error: str) -> str:

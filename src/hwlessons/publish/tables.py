@@ -11,8 +11,8 @@ from hwlessons.show.claims import tolerance_in_words
 from hwlessons.show.html import Grid
 from hwlessons.show.numbers import write_quantity, write_ratio
 
-CLAIM_COLUMNS = ("claim", "predicted", "found", "ratio", "tolerance", "kind", "kernels", "verdict")
-CLAIM_NUMERIC = (False, True, True, True, False, False, False, False)
+CLAIM_COLUMNS = ("claim", "verdict", "predicted", "found", "ratio", "tolerance", "kind", "kernels")
+CLAIM_NUMERIC = (False, False, True, True, True, False, False, False)
 
 Linker = Callable[[str], str]
 
@@ -34,18 +34,19 @@ def _claims_of(rows: Sequence[ClaimEvidence], title: str, lesson: str, where: st
     cells = [
         (
             claim.claim_id,
+            claim.verdict + (f": {claim.reason}" if claim.reason else ""),
             write_quantity(claim.predicted, claim.unit),
             write_quantity(claim.measured, claim.unit),
             write_ratio(claim.measured, claim.predicted),
             tolerance_in_words(vars(claim)),
             claim.kind,
             claim.kernels or "any",
-            claim.verdict + (f": {claim.reason}" if claim.reason else ""),
         )
         for claim in rows
     ]
     caption = f"{title}: {count(len(rows), 'claim')} on {escape(where)}"
-    return Grid(CLAIM_COLUMNS, cells, CLAIM_NUMERIC).html(caption, f"Claims of lesson {lesson}")
+    table = Grid(CLAIM_COLUMNS, cells, CLAIM_NUMERIC).html(caption, f"Claims of lesson {lesson}")
+    return f'<div class="hwl-wide">{table}</div>'
 
 
 def summary(evidence: Evidence) -> str:
