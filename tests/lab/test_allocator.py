@@ -7,8 +7,11 @@ import random
 import pytest
 import torch
 
+from hwlessons.facts.shapes import TransformerShape
 from hwlessons.lab.allocator import CachingAllocator, SimulatedOutOfMemoryError, replay
 from hwlessons.lab.allocator_rules import segment_size
+from hwlessons.lab.memory import trace
+from hwlessons.lab.transformer import Transformer
 from hwlessons.units import MIB
 
 
@@ -178,6 +181,30 @@ def test_invariants_on_random_events(seed):
     assert counted(allocator)[0] == counted(allocator)[2] == 0  # all merged into whole segments
     allocator.empty_cache()
     assert counted(allocator) == (0, 0, 0, 0)
+
+
+def test_a_real_steps_timeline_replays():
+    shape = TransformerShape.gpt2_like(num_layers=2, width=64, num_heads=2, vocab_size=256, max_positions=32)
+
+    def build():
+        model = Transformer(shape)
+        optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+
+        def step():
+            logits = model(torch.zeros(4, 32, dtype=torch.int64))
+            logits.sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return model, optimizer, step
+
+    timeline = trace(build).timeline
+    allocator = CachingAllocator()
+    history = dict(zip((e.operator_index for e in timeline.events), replay(timeline.events, allocator), strict=True))
+    assert len(history) > 100
+    # After the last event of each operator the requested bytes are the live bytes that the tracker counted.
+    assert all(history[i].requested_bytes == timeline.total_bytes[i] for i in history if i < len(timeline))
+    assert allocator.peaks.reserved_bytes > allocator.peaks.allocated_bytes > max(timeline.total_bytes)
 
 
 def test_segment_sizes():

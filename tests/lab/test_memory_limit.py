@@ -62,6 +62,13 @@ def test_other_ends(code, outcome, error_type):
     assert (run.peak_rss_bytes is None) == (error_type in ("SIGKILL", "NoReport"))
 
 
+@linux_only
+def test_what_was_printed_before_a_kill_is_kept(monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    code = "import os, signal; print('forward'); os.kill(os.getpid(), signal.SIGKILL)"
+    assert run_with_memory_limit(code, headroom_bytes=256 * MIB).output == "forward\n"
+
+
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -35,6 +35,7 @@ def test_it_learns_real_text_and_counts_what_it_did():
     model, optimizer = make()
     batches = ShuffledBatches(TokenWindows(32), 8, seed=1)
     steps = []
+    model.eval()  # left over from an evaluation: the loop trains all the same
     record = train(
         model, optimizer, batches, num_optimizer_steps=30, accumulation_steps=2, device="cpu", on_step=steps.append
     )
@@ -44,7 +45,7 @@ def test_it_learns_real_text_and_counts_what_it_did():
     assert record.losses[-1] < record.losses[0] - 1.0
     assert steps == list(range(1, 31))
     assert record.seconds > 0 and record.tokens_per_second == record.num_tokens / record.seconds
-    assert all(p.grad is None for p in model.parameters())
+    assert model.training and all(p.grad is None for p in model.parameters())
 
 
 def test_accumulation_with_unequal_microbatches_is_the_full_batch():
@@ -133,10 +134,11 @@ def run(tmp_path, stop_at):
     record = train(model, optimizer, batches, num_optimizer_steps=stop_at or 8)
     if stop_at:
         path = save_run(tmp_path / "run.pt", model, optimizer, record, batches=batches)
-        random.random()
+        drawn = random.random()
         model, optimizer = make(dropout=0.3, seed=99)
         batches = ShuffledBatches(dataset, 2, seed=77)
         record = resume_run(path, model, optimizer, batches=batches)
+        assert random.random() == drawn
         record = train(model, optimizer, batches, num_optimizer_steps=8 - stop_at, so_far=record)
     return record, {name: p.detach().clone() for name, p in model.named_parameters()}
 

@@ -225,10 +225,10 @@ class CachingAllocator:
         )
 
 
-def replay(
-    events: Iterable[tuple[str, Hashable, int]], allocator: CachingAllocator | None = None
-) -> list[AllocatorCounters]:
-    """The counters after each of `events`, which are (kind, block id, bytes) with kind "alloc" or "free".
+def replay(events: Iterable[tuple], allocator: CachingAllocator | None = None) -> list[AllocatorCounters]:
+    """The counters after each of `events`: tuples that begin with kind ("alloc" or "free"), block id and bytes.
+
+    A step's `StepMemory.timeline.events` are such events.
 
     Raises:
         ValueError: for another kind, a block that is allocated twice, or one that is freed without being live.
@@ -236,7 +236,7 @@ def replay(
     """
     allocator = CachingAllocator() if allocator is None else allocator
     history = []
-    for kind, block_id, num_bytes in events:
+    for kind, block_id, num_bytes, *_ in events:
         if kind == "alloc":
             allocator.allocate(block_id, num_bytes)
         elif kind == "free":
