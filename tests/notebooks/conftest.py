@@ -1,0 +1,6 @@
+"""Puts the lessons' checks on the path, and finds and runs the lessons."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
