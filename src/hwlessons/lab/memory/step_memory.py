@@ -134,7 +134,7 @@ def summarise(recorder: Any, device: str, allocator_peak_bytes: int | None = Non
     steps: list[int] = []
     columns: dict[str, list[int]] = {category: [] for category in CATEGORIES}
     events: list[AllocationEvent] = []
-    step, saved_bytes, previous = 0, 0, "build"
+    step, saved_bytes, saved_before, previous = 0, 0, 0, "build"
     for kind, number, value in recorder.events:
         if kind == "step":
             step, saved_bytes, previous = value, 0, "forward"

@@ -52,9 +52,7 @@ def start(recorder: Recorder, build: Build, num_steps: int) -> tuple[nn.Module, 
         raise ValueError(f"num_steps must be an integer of at least 1, got {num_steps!r}")
     parts = build()
     if not (isinstance(parts, tuple) and len(parts) == 3 and isinstance(parts[0], nn.Module) and callable(parts[2])):
-        raise ValueError(
-            f"build() must return (model, optimizer, step) with a torch.nn.Module first, got {parts!r:.200}"
-        )
+        raise ValueError(f"build() must return (model, optimizer, step) with a torch.nn.Module, got {parts!r:.150}")
     model, optimizer, step = parts
     optimizers = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
     for one in optimizers:

@@ -1,0 +1,118 @@
+"""A training step's peak by liveness: forward, backward and optimizer played on the ledger's tape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hwlessons.facts.shapes import TransformerShape
+from hwlessons.formulas.ledger import ModelTape
+from hwlessons.formulas.parameters import parameter_tensors
+from hwlessons.formulas.step_recipe import StepRecipe
+from hwlessons.formulas.tape import SavedRow
+
+STEP_COUNTER_BYTES = 4
+_NUM_MOMENTS = {"sgd": 0, "momentum": 1, "adamw": 2}
+
+
+@dataclass(frozen=True)
+class StepPrediction:
+    """Memory of one optimizer step, in bytes, predicted from sizes; optimizer state exists when the step starts.
+
+    Attributes:
+        peak_bytes: the most that is alive after any operator.
+        peak_phase: "forward", "backward" or "optimizer".
+        peak_operator: layer and tensor that is written at the peak.
+        at_peak: bytes by category at the peak.
+        phase_peak_bytes: the same peak for each phase alone.
+        parameter_bytes, gradient_bytes, optimizer_state_bytes: the model states.
+        saved_activation_bytes: kept for backward when the last forward ends.
+        rows: the ledger of saved tensors.
+    """
+
+    peak_bytes: int
+    peak_phase: str
+    peak_operator: str
+    at_peak: dict[str, int]
+    phase_peak_bytes: dict[str, int]
+    parameter_bytes: int
+    gradient_bytes: int
+    optimizer_state_bytes: int
+    saved_activation_bytes: int
+    rows: tuple[SavedRow, ...]
+
+
+def optimizer_state_bytes(shape: TransformerShape, recipe: StepRecipe) -> int:
+    """Moments in the parameters' dtype, and AdamW's fp32 step counter for each tensor."""
+    tensors = parameter_tensors(shape)
+    moments = _NUM_MOMENTS[recipe.optimizer] * recipe.parameter_itemsize * sum(t.num_values for t in tensors)
+    return moments + (STEP_COUNTER_BYTES * len(tensors) if recipe.optimizer == "adamw" else 0)
+
+
+def optimizer_temporary_bytes(shape: TransformerShape, recipe: StepRecipe) -> int:
+    """The most that the optimizer's own temporaries hold.
+
+    Torch's for-loop AdamW builds `sqrt(v)` and `sqrt(v) / correction` for one tensor while the name `denom` still holds
+    the tensor before it; foreach AdamW builds `sqrt(v)` for all; SGD and fused AdamW work in place.
+    """
+    sizes = [t.num_values * recipe.parameter_itemsize for t in parameter_tensors(shape)]
+    if recipe.optimizer != "adamw" or recipe.implementation == "fused":
+        return 0
+    if recipe.implementation == "foreach":
+        return sum(sizes)
+    return max(2 * size + before for before, size in zip([0, *sizes], sizes, strict=False))
+
+
+def predict_step(shape: TransformerShape, recipe: StepRecipe, *, kernels: str = "cpu") -> StepPrediction:
+    """Predict the memory of a step of `hwlessons.lab.steps.build_step(shape, recipe)`.
+
+    Args:
+        shape: the model.
+        recipe: everything else about the step.
+        kernels: "cpu" or "cuda": whose saved tensors.
+
+    Returns:
+        Bytes by category and phase, exact for the traced step with CPU kernels.
+
+    Raises:
+        ValueError: for unknown kernels or a sequence longer than the learned positions.
+    """
+    model = ModelTape(shape, recipe, kernels)
+    tape = model.tape
+    state_bytes = optimizer_state_bytes(shape, recipe)
+    tape.sizes["optimizer state"] = state_bytes
+    tape.sizes["optimizer temporaries"] = optimizer_temporary_bytes(shape, recipe)
+    tape.live["optimizer_state"] += state_bytes
+    tape.total += state_bytes
+    previous = None
+    saved_bytes = 0
+    rows: list[SavedRow] = []
+    for _ in range(recipe.num_microbatches):
+        loss, seed = model.microbatch()
+        if previous is not None:
+            tape.forget(previous)
+        rows = tape.rows()
+        saved_bytes = tape.live["saved_activations"]
+        tape.backward(loss.source, tape.hold(seed))
+        tape.forget(seed)
+        previous = loss.storage
+    tape.phase, tape.layer = "optimizer", "optimizer"
+    gradient_bytes = tape.live["gradients"]
+    tape.read("in place")
+    temporary_bytes = optimizer_temporary_bytes(shape, recipe)
+    tape.live["temporaries"] += temporary_bytes
+    tape.total += temporary_bytes
+    tape.read("temporaries")
+    phase = max(tape.peaks, key=lambda name: tape.peaks[name][0])
+    peak_bytes, operator, at_peak = tape.peaks[phase]
+    return StepPrediction(
+        peak_bytes=peak_bytes,
+        peak_phase=phase,
+        peak_operator=operator,
+        at_peak=at_peak,
+        phase_peak_bytes={name: peak for name, (peak, _, _) in tape.peaks.items()},
+        parameter_bytes=at_peak["parameters"],
+        gradient_bytes=gradient_bytes,
+        optimizer_state_bytes=state_bytes,
+        saved_activation_bytes=saved_bytes,
+        rows=tuple(rows),
+    )
