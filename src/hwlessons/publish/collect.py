@@ -58,7 +58,7 @@ def claims_of(notebook: Any, record: RunRecord) -> tuple[dict[str, Any], list[Cl
         if mime == MACHINE_MIME:
             machine = dict(data)
             continue
-        name = data.get("name")
+        name = str(data.get("name"))
         if not machine:
             raise EvidenceError(f"lesson {record.lesson_id} makes the claim {name!r} before its machine cell")
         if data.get("verdict") == "broken":

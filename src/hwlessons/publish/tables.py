@@ -7,7 +7,7 @@ from html import escape
 
 from hwlessons import units
 from hwlessons.publish.evidence import ClaimEvidence, Evidence
-from hwlessons.show.claims import tolerance_in_words
+from hwlessons.show.claim_rows import tolerance_in_words
 from hwlessons.show.html import Grid
 from hwlessons.show.numbers import write_quantity, write_ratio
 
