@@ -60,7 +60,10 @@ def _book(project: Project, given: argparse.Namespace) -> None:
 
 
 def _gpu(project: Project, given: argparse.Namespace) -> None:
-    from hwlessons.publish.gpu import record_run
+    from hwlessons.publish.runner import check_runner
+
+    check_runner()
+    from hwlessons.publish.gpu import record_run  # imports what was checked for
 
     print(f"the evidence of this run: {record_run(project, project.select(given.lessons))}")
 

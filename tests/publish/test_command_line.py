@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hwlessons.__main__ import main
-from hwlessons.publish import evidence, gpu, kernel
+from hwlessons.publish import evidence, kernel, runner
 from hwlessons.publish.paths import Project, PublishError
 
 # A GPU runner has these and what they bring; anything else that lessons or the runner import would be missing there.
@@ -89,20 +89,23 @@ def test_evidence_is_written_to_a_file(inside: Project, tmp_path: Path) -> None:
     assert len(evidence.load(tmp_path / "out.json").claims) == 2
 
 
-def test_a_runner_needs_nothing_but_its_list(book: Project, tmp_path: Path) -> None:
-    """`hwlessons gpu` in a Python where everything else is missing, with the package only on the path."""
-    blocker = tmp_path / "blocked"
-    blocker.mkdir()
-    (blocker / "sitecustomize.py").write_text(
+def _with_missing(names: list[str], folder: Path) -> dict[str, str]:
+    """The environment of a Python in which packages are missing and ours is only on the path."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
         "import sys\n"
         "class Missing:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name.split('.')[0] in {RUNNER_LACKS!r}:\n"
+        f"        if name.split('.')[0] in {names!r}:\n"
         "            raise ModuleNotFoundError(f'No module named {name!r} on this runner', name=name)\n"
         "sys.meta_path.insert(0, Missing())\n"
     )
-    path = os.pathsep.join([str(blocker), str(kernel.PACKAGE_FOLDER.parent)])
-    environment = {**os.environ, "PYTHONPATH": path, "HWLESSONS_DEVICE": "cpu"}
+    path = os.pathsep.join([str(folder), str(kernel.PACKAGE_FOLDER.parent)])
+    return {**os.environ, "PYTHONPATH": path, "HWLESSONS_DEVICE": "cpu"}
+
+
+def test_a_runner_needs_nothing_but_its_list(book: Project, tmp_path: Path) -> None:
+    environment = _with_missing(RUNNER_LACKS, tmp_path / "blocked")
     command = [sys.executable, "-m", "hwlessons", "gpu", "1"]
     done = subprocess.run(command, cwd=book.root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -110,6 +113,21 @@ def test_a_runner_needs_nothing_but_its_list(book: Project, tmp_path: Path) -> N
     assert str(path_written) in done.stdout
     assert json.loads(path_written.read_text("utf-8"))["schema"] == evidence.SCHEMA
     assert not book.html.exists(), "no site is built"
+
+
+def test_what_a_bare_runner_lacks_is_named_before_it_is_imported(book: Project, tmp_path: Path) -> None:
+    environment = _with_missing([*runner.NEEDED, *RUNNER_LACKS, "packaging", "psutil"], tmp_path / "blocked")
+    script = (
+        "from importlib import metadata\n"
+        "def version(name): raise metadata.PackageNotFoundError(name)\n"
+        "metadata.version = version\n"
+        "from hwlessons.__main__ import main\n"
+        "raise SystemExit(main(['gpu']))"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=book.root, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "this Python has no torch" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -126,9 +144,9 @@ def test_what_a_runner_lacks_is_named(
     def version(name: str) -> str:
         found = versions.get(name, "9.0")
         if found is None:
-            raise gpu.metadata.PackageNotFoundError(name)
+            raise runner.metadata.PackageNotFoundError(name)
         return found
 
-    monkeypatch.setattr(gpu.metadata, "version", version)
+    monkeypatch.setattr(runner.metadata, "version", version)
     with pytest.raises(PublishError, match=said):
-        gpu.check_runner()
+        runner.check_runner()

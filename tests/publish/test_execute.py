@@ -44,9 +44,15 @@ def test_the_kernel_is_this_python_whatever_the_user_registered(
     assert _text(ran.notebook).strip() == sys.executable
 
 
-def test_the_kernel_imports_the_package_that_the_key_was_taken_of(notebook: Maker, tmp_path: Path) -> None:
+def test_the_kernel_imports_the_package_that_the_key_was_taken_of(
+    notebook: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "src" / "hwlessons"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(kernel, "PACKAGE_FOLDER", package)
     ran = execute.run_notebook(notebook("import hwlessons; print(hwlessons.__file__)"), "sample", tmp_path)
-    assert Path(_text(ran.notebook).strip()).parent == kernel.PACKAGE_FOLDER
+    assert Path(_text(ran.notebook).strip()).parent == package
 
 
 def test_a_failing_cell_is_named_with_its_line_and_error(notebook: Maker, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import re
 import signal
 import time
@@ -50,7 +49,7 @@ def run_notebook(notebook: Any, name: str, folder: Path, on_cell: Callable[[], N
         LessonFailed: A cell raised, ran too long, or the kernel died.
         KeyboardInterrupt: Interrupted or told to terminate; the kernel is gone by then.
     """
-    return asyncio.run(_run(nbformat.from_dict(copy.deepcopy(notebook)), name, folder, on_cell))
+    return asyncio.run(_run(nbformat.from_dict(notebook), name, folder, on_cell))
 
 
 async def _run(notebook: Any, name: str, folder: Path, on_cell: Callable[[], None]) -> Run:

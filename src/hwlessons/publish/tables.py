@@ -110,7 +110,9 @@ def recorded_runs(runs: Sequence[tuple[str, Evidence]], link: Linker) -> str:
 
 def _machine(evidence: Evidence) -> str:
     facts = evidence.machine
-    return f"{facts['device_name']} ({facts['kernels']} kernels, torch {facts['torch']}, Python {facts['python']})"
+    return (
+        f"{facts['device_name']} ({facts['kernels'].upper()} kernels, torch {facts['torch']}, Python {facts['python']})"
+    )
 
 
 def count(number: int, noun: str) -> str:
