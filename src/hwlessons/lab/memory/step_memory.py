@@ -134,10 +134,10 @@ def summarise(recorder: Any, device: str, allocator_peak_bytes: int | None = Non
     steps: list[int] = []
     columns: dict[str, list[int]] = {category: [] for category in CATEGORIES}
     events: list[AllocationEvent] = []
-    step, saved_bytes, saved_before, previous = 0, 0, 0, "build"
+    step, saved_bytes, saved_before, gradient_bytes, previous = 0, 0, 0, 0, "build"
     for kind, number, value in recorder.events:
         if kind == "step":
-            step, saved_bytes, previous = value, 0, "forward"
+            step, saved_bytes, gradient_bytes, previous = value, 0, 0, "forward"
         elif kind == "op":
             name, now = value
             if now == "backward" and previous != "backward":
@@ -152,6 +152,7 @@ def summarise(recorder: Any, device: str, allocator_peak_bytes: int | None = Non
             if kind in ("alloc", "free", "resize"):
                 _log(events, kind, number, value, ledger.sizes.get(number, 0), len(operators))
             ledger.apply(kind, number, value)
+        gradient_bytes = max(gradient_bytes, ledger.bytes_by_category["gradients"])
         saved_before = ledger.bytes_by_category["saved_activations"]
     _order_simultaneous_frees(events)
     totals = [sum(row) for row in zip(*columns.values(), strict=True)]
@@ -170,7 +171,7 @@ def summarise(recorder: Any, device: str, allocator_peak_bytes: int | None = Non
         peak_phase=phases[peak],
         at_peak={category: column[peak] for category, column in columns.items()},
         parameter_bytes=columns["parameters"][last[-1]],
-        gradient_bytes=max(columns["gradients"][index] for index in last),
+        gradient_bytes=gradient_bytes,
         optimizer_state_bytes=columns["optimizer_state"][last[-1]],
         saved_activation_bytes=saved_bytes,
         timeline=timeline,

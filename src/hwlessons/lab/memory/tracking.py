@@ -75,13 +75,16 @@ def run_step(recorder: Recorder, model: nn.Module, step: Callable[[], Any], numb
 
 @contextlib.contextmanager
 def collected_garbage() -> Iterator[None]:
-    """Python's cycle collector runs between steps only: at random moments it would change the counts."""
-    was_enabled = gc.isenabled()
-    gc.collect()
+    """Python's cycle collector runs between steps only, on what is new: at random moments it would change the counts."""
+    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.disable()
+    if not was_frozen:
+        gc.freeze()
     try:
         yield
     finally:
+        if not was_frozen:
+            gc.unfreeze()
         if was_enabled:
             gc.enable()
 
