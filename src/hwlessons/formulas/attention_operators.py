@@ -177,8 +177,11 @@ def reshape_copy(tape: Tape, x: Value, name: str) -> Value:
 
 def materialised_attention(
     tape: Tape, context: Context, q: Value, k: Value, v: Value, mask: Storage, repeated: bool
-) -> Value:
-    """Scores, scaled scores, masked scores and probabilities as tensors of b a s s; keeps the last of them."""
+) -> tuple[Value, list[Value]]:
+    """Scores, scaled scores, masked scores and probabilities as tensors of b a s s; keeps the last of them.
+
+    Returns the attention's output and what still has a name while it is projected.
+    """
     casts: list[Value] = []
 
     def operand(x: Value, name: str, is_contiguous: bool) -> Value:
@@ -212,5 +215,4 @@ def materialised_attention(
     tape.forget(probabilities, *([weights] if weights is not probabilities else []))
     tape.forget(*(x for x in (values,) if x is not v), *(x for x in casts if x is not values))
     out = reshape_copy(tape, mixed, "attention output copy")
-    tape.forget(scores, mixed)
-    return out
+    return out, [scores, mixed]

@@ -219,12 +219,13 @@ class ModelTape:
             v_all = repeat_heads(tape, v, "repeated values")
             tape.forget(v)
             k, v = k_all, v_all
+        named: list[Value] = []
         if mask is None:
             mixed = fused_attention(tape, self.context, q, k, v)
         else:
-            mixed = materialised_attention(tape, self.context, q, k, v, mask, repeated)
+            mixed, named = materialised_attention(tape, self.context, q, k, v, mask, repeated)
         out = self.project(mixed, f"{name}.output", "b s h", "attention projection")
-        tape.forget(mixed, q, k, v, x)
+        tape.forget(mixed, *named, q, k, v, x)
         return out
 
     def feed_forward(self, x: Value, name: str) -> Value:
