@@ -214,6 +214,7 @@ def test_own_figures_are_described_and_labelled() -> None:
     with pytest.raises(ValueError, match="nothing that can be put in words"), show.figure(**LINE) as axes:
         pass
     with pytest.raises(ValueError, match="give alt="), show.figure(**LINE) as axes:
+        axes.plot([1, 2], [3, 4])
         axes.imshow([[1, 2]])
     with show.figure(**LINE, alt="A chequered field.") as axes:
         axes.imshow([[1, 2]])
@@ -227,7 +228,7 @@ def test_an_error_inside_the_block_is_not_covered(capsys: pytest.CaptureFixture[
 
 def test_captions_say_where_numbers_come_from(machine: dict[str, Any]) -> None:
     shown = line(kind="measured", title="a < b")
-    assert "a &lt; b" in shown.html
+    assert '<figcaption class="hwl-caption">a &lt; b <span' in shown.html
     assert "measured on Test CPU, torch 2.13.0</span></figcaption>" in shown.html
 
 
