@@ -19,8 +19,8 @@ KINDS: tuple[str, ...] = get_args(Kind)
 _REQUIRED = ("device", "device_name", "kernels", "torch", "python")
 _LABELS = {
     "device": "device", "device_name": "name", "kernels": "kernels", "total_memory_bytes": "memory",
-    "num_threads": "threads", "dtypes": "dtypes with fast kernels", "torch": "torch", "python": "Python",
-    "platform": "operating system",
+    "num_cpus": "processors", "num_threads": "threads", "dtypes": "dtypes with fast kernels", "torch": "torch",
+    "python": "Python", "platform": "operating system",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from hwlessons import show, units
 show.quiet_errors()"""
 
 MACHINE = """show.machine({"device": "cpu", "device_name": "Sample CPU", "kernels": "cpu",
-              "torch": "2.13.0", "python": "3.11"});"""
+              "torch": "2.13.0", "python": "3.11"})"""
 
 TITLE = """# A sample
 
@@ -47,9 +47,9 @@ SOURCES = """## Sources
 Next: [another sample](02_sample.ipynb)."""
 
 FIGURE = """show.bars(["fp32", "bf16"], [16, 8], title="Bytes per parameter",
-          value_label="model states (B)", kind="computed");"""
+          value_label="model states (B)", kind="computed")"""
 
-CLAIM = "show.claim('model states', predicted=9.6e9, measured=num_bytes, unit='B', kind='computed');"
+CLAIM = "show.claim('model states', predicted=9.6e9, measured=num_bytes, unit='B', kind='computed')"
 
 EXERCISE = """## Exercise
 
@@ -83,7 +83,7 @@ CELLS: list[tuple[str, str, str, list[str]]] = [
     ("broken", "code", "assert num_bytes != num_parameters * 12, 'gradients are missing'", ["break", "fragment"]),
     ("ask", "markdown", EXERCISE, ["slide"]),
     ("stub", "code", "my_gib = ...", ["exercise", "fragment"]),
-    ("check", "code", "show.check('half', my_gib, units.gib(4.8e9), unit='GiB', rel_tol=0.01);", ["check", "fragment"]),
+    ("check", "code", "show.check('half', my_gib, units.gib(4.8e9), unit='GiB', rel_tol=0.01)", ["check", "fragment"]),
     ("solution", "markdown", SOLUTION, ["solution", "skip"]),
     ("leaves-out", "markdown", "## What this leaves out\n\nActivations.", ["subslide"]),
     ("summary", "markdown", "## Summary\n\nCount.", ["subslide"]),

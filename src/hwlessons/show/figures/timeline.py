@@ -113,19 +113,31 @@ def _spans(names: Sequence[Any]) -> Iterator[tuple[Any, int, int]]:
 
 
 def _mark_phases(axes: Axes, timeline: Timeline) -> None:
-    """Writes the phases above the plot, and the steps above them, wherever the words fit."""
-    total = len(timeline.phases)
-    by_step = [(f"step {step}" if step else "build", start, end) for step, start, end in _spans(timeline.steps)]
+    """Writes the phases above the plot (upright where they are short) and the steps above them."""
+    points_each = PLOT_POINTS / len(timeline.phases)
     by_phase = [span for span in _spans(timeline.phases) if span[0] != "build"]
-    for row, (spans, weight) in enumerate(((by_phase, "normal"), (by_step, "bold"))):
+    by_step = [(f"step {step}" if step else "build", start, end) for step, start, end in _spans(timeline.steps)]
+    upright = any(9 < (end - start) * points_each <= 4.7 * len(name) for name, start, end in by_phase)
+    for row, spans in enumerate((by_phase, by_step)):
         for name, start, end in spans:
             if start:
                 axes.axvline(start, color=INK, linewidth=0.5 + 0.5 * row, alpha=0.5, gid=NOT_DATA)
-            if (end - start) / total * PLOT_POINTS > 4.7 * len(name):
-                axes.text(
-                    (start + end) / 2, 1.01 + 0.06 * row, name, transform=axes.get_xaxis_transform(),
-                    ha="center", va="bottom", fontsize=8.5, fontweight=weight,
-                )  # fmt: skip
+            height = 1.01 + (0.21 if upright else 0.06) * row
+            if _fits(name, start, end, points_each):
+                _above(
+                    axes, (start + end) / 2, height, name, ha="center", va="bottom", fontweight=("normal", "bold")[row]
+                )
+            elif not row and (end - start) * points_each > 9:
+                _above(axes, (start + end) / 2, height, name, rotation=90, rotation_mode="anchor", va="center")
+
+
+def _fits(name: str, start: int, end: int, points_each: float) -> bool:
+    """Whether a name can be written across its span."""
+    return (end - start) * points_each > 4.7 * len(name)
+
+
+def _above(axes: Axes, x: float, height: float, text: str, **options: Any) -> None:
+    axes.text(x, height, text, transform=axes.get_xaxis_transform(), fontsize=8.5, **options)
 
 
 def _mark_peak(axes: Axes, peak: int, height: float, text: str, num_operators: int) -> None:
