@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,7 +97,10 @@ def test_lessons_are_named_by_number_name_or_path(book: Project) -> None:
     lessons = book.lessons()
     for name in ("1", "01", "01_sample", "notebooks/01_sample.ipynb"):
         assert book.select([name]) == lessons
-    with pytest.raises(PublishError, match="no lesson '7'; there are 01_sample"):
+    shutil.copy(lessons[0], book.notebooks / "01_second.ipynb")
+    shutil.copy(lessons[0], book.notebooks / "10_other.ipynb")
+    assert [path.stem for path in book.select(["1"])] == ["01_sample", "01_second"]
+    with pytest.raises(PublishError, match="no lesson '7'; there are 01_sample, 01_second, 10_other"):
         book.select(["7"])
 
 

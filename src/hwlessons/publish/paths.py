@@ -74,7 +74,7 @@ class Project:
         """Returns the lessons that `names` ask for, in the order of the book; all of them where `names` is empty.
 
         Args:
-            names: Each a number (`5`, `05`), a name (`05_vram_accounting`), or a notebook's path.
+            names: Each a number (`5`: all its parts), a name (`05_vram_accounting`), or a notebook's path.
 
         Raises:
             PublishError: A name fits no lesson.
@@ -84,13 +84,14 @@ class Project:
             raise PublishError(
                 f"no lessons found: {self.notebooks} holds no notebook named like 01_training_step.ipynb"
             )
-        wanted = {self._one(name, lessons) for name in names}
+        wanted = {path for name in names for path in self._named(name, lessons)}
         return [path for path in lessons if not names or path in wanted]
 
     @staticmethod
-    def _one(name: str, lessons: list[Path]) -> Path:
+    def _named(name: str, lessons: list[Path]) -> list[Path]:
         stem = Path(name).name.removesuffix(".ipynb")
-        for path in lessons:
-            if stem == path.stem or (stem.isdecimal() and int(stem) == int(path.stem[:2])):
-                return path
-        raise PublishError(f"no lesson {name!r}; there are {', '.join(path.stem for path in lessons)}")
+        number = f"{int(stem):02d}_" if stem.isdecimal() else None
+        found = [path for path in lessons if stem == path.stem or (number and path.stem.startswith(number))]
+        if not found:
+            raise PublishError(f"no lesson {name!r}; there are {', '.join(path.stem for path in lessons)}")
+        return found
