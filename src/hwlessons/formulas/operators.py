@@ -1,47 +1,86 @@
 """Torch's operators on a `Tape`: what each allocates, keeps for backward and allocates there.
 
 `dims` name sizes: b microbatch, s sequence, h width, a heads, d head_dim, k key-value width, f feed-forward width,
-V vocabulary, p maximum positions. Where CPU and CUDA kernels differ, `Kernels` says so.
+V vocabulary, p maximum positions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hwlessons.formulas.tape import Leaf, Node, Source, Storage, Tape, Value
-
-Delivered = list[tuple[Source, Storage]]
+from hwlessons.formulas.liveness import Storage
+from hwlessons.formulas.tape import Tape
+from hwlessons.formulas.tape_parts import Backward, Delivered, Leaf, Node, Value
 
 
 @dataclass(frozen=True)
 class Context:
-    """How operators behave: which kernels run, and whether autocast to bfloat16 is on."""
+    """How operators behave: whose kernels run ("cpu" or "cuda"), and whether autocast to bfloat16 is on."""
 
     kernels: str
     autocast: bool
 
+    @property
+    def softmax_is_fp32(self) -> bool:
+        """CUDA's autocast widens softmax's argument; the CPU's leaves it as it is."""
+        return self.autocast and self.kernels == "cuda"
 
-def cast(tape: Tape, x: Value, itemsize: int, name: str = "cast") -> Value:
-    """A copy of `x` in another precision."""
-    wide = x.storage
 
-    def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        return [(x.source, tape.new(f"d {wide.name}", wide.dims, wide.itemsize))]
+def operate(
+    tape: Tape,
+    x: Value,
+    name: str,
+    *,
+    output: str = "",
+    dims: str = "",
+    itemsize: int = 0,
+    keeps: tuple[Storage, ...] = (),
+    keeps_output: bool = False,
+    leaves: tuple[Leaf | None, ...] = (),
+    backward: Backward | None = None,
+) -> Value:
+    """Any operator whose output is one new tensor.
 
-    node = tape.node(name, backward)
-    return Value(tape.new(wide.name, wide.dims, itemsize), node)
+    Args:
+        tape: where it is recorded.
+        x: its argument.
+        name: the operator's name.
+        output: the output's name, if not the operator's.
+        dims, itemsize: the output's, if not those of `x`.
+        keeps: what it keeps for backward.
+        keeps_output: whether it keeps its output, too.
+        leaves: parameters that it delivers gradients to.
+        backward: what its backward does, if not one new gradient for `x`.
+    """
+
+    def gradient_of_x(tape: Tape, node: Node, gradient: Storage) -> Delivered:
+        return [(x.source, tape.gradient_of(x))]
+
+    node = tape.node(name, backward or gradient_of_x, *leaves)
+    tape.keep(node, *keeps)
+    out = tape.new(output or name, dims or x.storage.dims, itemsize or x.storage.itemsize)
+    if keeps_output:
+        tape.keep(node, out)
+    return Value(out, node)
+
+
+def cast(tape: Tape, x: Value, itemsize: int) -> Value:
+    """A copy of `x` in another precision; `x` itself if it has that already."""
+    if x.storage.itemsize == itemsize:
+        return x
+    return operate(tape, x, "cast", output=x.storage.name, itemsize=itemsize)
 
 
 def cast_parameter(tape: Tape, leaf: Leaf) -> Value:
     """Autocast's cached bfloat16 copy of a parameter."""
     if leaf not in tape.casts:
-        wide = leaf.storage
+        wide = Value(leaf.storage, leaf)
 
         def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-            return [(leaf, tape.new(f"d {wide.name}", wide.dims, wide.itemsize))]
+            return [(leaf, tape.gradient_of(wide))]
 
         node = tape.node("cast parameter", backward, leaf)
-        tape.casts[leaf] = Value(tape.new(wide.name, wide.dims, 2, "cached_casts"), node)
+        tape.casts[leaf] = Value(tape.new(wide.storage.name, wide.storage.dims, 2, "cached_casts"), node)
     return tape.casts[leaf]
 
 
@@ -50,26 +89,23 @@ def linear(tape: Tape, context: Context, x: Value, weight: Leaf, bias: Leaf | No
     if context.autocast:
         b = cast_parameter(tape, bias) if bias else None
         w = cast_parameter(tape, weight)
-        narrow = x if x.storage.itemsize == 2 else cast(tape, x, 2)
+        narrow = cast(tape, x, 2)
     else:
         b = Value(bias.storage, bias) if bias else None
         w, narrow = Value(weight.storage, weight), x
-    size = narrow.storage.itemsize
 
     def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        d_x = tape.new(f"d {narrow.storage.name}", narrow.storage.dims, size)
-        d_w = tape.new(f"d {w.storage.name}", w.storage.dims, size)
         if b is None:
-            return [(w.source, d_w), (narrow.source, d_x)]
+            d_w = tape.gradient_of(w)
+            return [(w.source, d_w), (narrow.source, tape.gradient_of(narrow))]
+        d_x, d_w = tape.gradient_of(narrow), tape.gradient_of(w)
         if node.segment:  # a recomputed tensor is handed out once
-            tape.release_saves(node)
-        d_b = tape.new(f"d {b.storage.name}", b.storage.dims, size)
-        return [(b.source, d_b), (w.source, d_w), (narrow.source, d_x)]
+            tape.unsave(node.saves)
+        return [(b.source, tape.gradient_of(b)), (w.source, d_w), (narrow.source, d_x)]
 
     leaves = () if context.autocast else (weight, bias)
-    node = tape.node(name, backward, *leaves)
-    tape.save(node, narrow.storage, w.storage)
-    out = Value(tape.new(name, dims, size), node)
+    keeps = (narrow.storage, w.storage)
+    out = operate(tape, narrow, name, dims=dims, keeps=keeps, leaves=leaves, backward=backward)
     if narrow is not x:
         tape.forget(narrow)
     return out
@@ -77,156 +113,36 @@ def linear(tape: Tape, context: Context, x: Value, weight: Leaf, bias: Leaf | No
 
 def embedding(tape: Tape, indices: Storage, weight: Leaf, dims: str, name: str) -> Value:
     """A table look-up: keeps the indices."""
-    wide = weight.storage
-
-    def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        return [(weight, tape.new(f"d {wide.name}", wide.dims, wide.itemsize))]
-
-    node = tape.node(name, backward, weight)
-    tape.save(node, indices)
-    return Value(tape.new(name, dims, wide.itemsize), node)
+    table = Value(weight.storage, weight)
+    return operate(tape, table, name, dims=dims, keeps=(indices,), leaves=(weight,))
 
 
 def add(tape: Tape, x: Value, y: Value, name: str) -> Value:
     """A sum keeps nothing; a narrower or broadcast term gets its own gradient, others share the incoming one."""
-    size = max(x.storage.itemsize, y.storage.itemsize)
+    dims, size = x.storage.dims, max(x.storage.itemsize, y.storage.itemsize)
+
+    def gradient_for(term: Value, gradient: Storage) -> Storage:
+        is_alike = term.storage.dims == dims and term.storage.itemsize == size
+        return tape.hold(gradient) if is_alike else tape.gradient_of(term)
 
     def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        delivered: Delivered = []
-        for term in (x, y):
-            same = term.storage.itemsize == size and term.storage.dims == x.storage.dims
-            if same:
-                delivered.append((term.source, tape.hold(gradient)))
-            else:
-                own = tape.new(f"d {term.storage.name}", term.storage.dims, term.storage.itemsize)
-                delivered.append((term.source, own))
-        return delivered
+        return [(term.source, gradient_for(term, gradient)) for term in (x, y)]
 
-    node = tape.node(name, backward)
-    return Value(tape.new(name, x.storage.dims, size), node)
-
-
-def dropout(tape: Tape, context: Context, x: Value, name: str) -> Value:
-    """Keeps a mask: of x's own dtype in CPU kernels, of bytes in CUDA's fused one."""
-    dims, size = x.storage.dims, x.storage.itemsize
-
-    def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        return [(x.source, tape.new(f"d {x.storage.name}", dims, size))]
-
-    mask_size = 1 if context.kernels == "cuda" else size
-    mask = tape.new(f"{name} mask", dims, mask_size)
-    node = tape.node(name, backward)
-    tape.save(node, mask)
-    out = Value(tape.new(name, dims, size), node)
-    tape.forget(mask)
-    return out
-
-
-def layer_norm(tape: Tape, context: Context, x: Value, weight: Leaf, bias: Leaf, name: str) -> Value:
-    """Keeps its input, and mean and reciprocal deviation of each token (fp32 in CUDA kernels)."""
-    dims, size = x.storage.dims, x.storage.itemsize
-
-    def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        d_x = tape.allocate(f"d {x.storage.name}", dims, size)
-        d_w = tape.allocate(f"d {weight.storage.name}", "h", size)
-        d_b = tape.new(f"d {bias.storage.name}", "h", size)
-        return [(weight, d_w), (bias, d_b), (x.source, d_x)]
-
-    node = tape.node(name, backward, weight, bias)
-    tape.save(node, x.storage)
-    out = tape.allocate(name, dims, size)
-    statistics_size = 4 if context.kernels == "cuda" else size
-    mean = tape.allocate(f"{name} mean", "b s", statistics_size)
-    rstd = tape.new(f"{name} rstd", "b s", statistics_size)
-    tape.save(node, mean, rstd)
-    tape.forget(mean, rstd)
-    return Value(out, node)
-
-
-def activation(tape: Tape, x: Value, name: str) -> Value:
-    """GELU or SiLU: keeps its input."""
-    dims, size = x.storage.dims, x.storage.itemsize
-
-    def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        return [(x.source, tape.new(f"d {x.storage.name}", dims, size))]
-
-    node = tape.node(name, backward)
-    tape.save(node, x.storage)
-    return Value(tape.new(name, dims, size), node)
+    return operate(tape, x, name, itemsize=size, backward=backward)
 
 
 def multiply(tape: Tape, x: Value, y: Value, name: str) -> Value:
     """A product of two tensors of equal size: keeps both."""
-    dims, size = x.storage.dims, x.storage.itemsize
 
     def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        d_x = tape.new(f"d {x.storage.name}", dims, size)
-        d_y = tape.new(f"d {y.storage.name}", dims, size)
-        return [(x.source, d_x), (y.source, d_y)]
+        return [(x.source, tape.gradient_of(x)), (y.source, tape.gradient_of(y))]
 
-    node = tape.node(name, backward)
-    tape.save(node, x.storage, y.storage)
-    return Value(tape.new(name, dims, size), node)
+    return operate(tape, x, name, keeps=(x.storage, y.storage), backward=backward)
 
 
-def rms_norm(tape: Tape, x: Value, weight: Leaf, name: str) -> Value:
-    """RMSNorm as the model writes it: pow, mean, add, rsqrt and two products; keeps x, 1/rms and x/rms."""
-    dims, size = x.storage.dims, x.storage.itemsize
-    few, w_size = "b s", weight.storage.itemsize
-
-    def pow_backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        power = tape.new("x^1", dims, size)
-        doubled = tape.new("2 x", dims, size)
-        d_x = tape.new("d x", dims, size)
-        tape.release(power, doubled)
-        return [(x.source, d_x)]
-
-    def mean_backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        return [(squares.source, tape.new("d squares", dims, size))]
-
-    def rsqrt_backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        cubed = tape.new("rms^-3", few, size)
-        scaled = tape.new("-1/2 d", few, size)
-        d_mean = tape.new("d mean", few, size)
-        tape.release(cubed, scaled)
-        return [(shifted.source, d_mean)]
-
-    def normalise_backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        products = tape.new("d x", dims, size)
-        d_x = tape.new("d x", dims, size)
-        d_inverse = tape.new("d 1/rms", few, size)
-        tape.release(products)
-        return [(x.source, d_x), (inverse.source, d_inverse)]
-
-    def scale_backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        products = tape.new("d weight", dims, size)
-        d_normalised = tape.new("d x/rms", dims, size)
-        d_weight = tape.new("d weight", "h", w_size)
-        tape.release(products)
-        return [(weight, d_weight), (normalised.source, d_normalised)]
-
-    def same(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        return [(mean.source, tape.hold(gradient))]
-
-    node = tape.node(f"{name} pow", pow_backward)
-    tape.save(node, x.storage)
-    squares = Value(tape.new("squares", dims, size), node)
-    node = tape.node(f"{name} mean", mean_backward)
-    mean = Value(tape.new("mean", few, size), node)
-    node = tape.node(f"{name} add", same)
-    tape.forget(squares)
-    shifted = Value(tape.new("mean + eps", few, size), node)
-    tape.forget(mean)
-    node = tape.node(f"{name} rsqrt", rsqrt_backward)
-    inverse_storage = tape.new(f"{name} 1/rms", few, size)
-    tape.save(node, inverse_storage)
-    inverse = Value(inverse_storage, node)
-    tape.forget(shifted)
-    node = tape.node(f"{name} normalise", normalise_backward)
-    tape.save(node, x.storage, inverse.storage)
-    normalised = Value(tape.new(f"{name} x/rms", dims, size), node)
-    node = tape.node(f"{name} scale", scale_backward, weight)
-    tape.save(node, normalised.storage)
-    out = Value(tape.new(name, dims, size), node)
-    tape.forget(normalised, inverse)
+def dropout(tape: Tape, context: Context, x: Value, name: str) -> Value:
+    """Keeps a mask: of x's own dtype in CPU kernels, of bytes in CUDA's fused one."""
+    mask = tape.new(f"{name} mask", x.storage.dims, 1 if context.kernels == "cuda" else x.storage.itemsize)
+    out = operate(tape, x, name, keeps=(mask,))
+    tape.forget(mask)
     return out

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hwlessons.facts.shapes import TransformerShape
-from hwlessons.formulas.ledger import ModelTape
+from hwlessons.formulas.model_states import STEP_COUNTER_BYTES
+from hwlessons.formulas.model_tape import ModelTape
 from hwlessons.formulas.parameters import parameter_tensors
 from hwlessons.formulas.step_recipe import StepRecipe
-from hwlessons.formulas.tape import SavedRow
+from hwlessons.formulas.tape_parts import SavedRow
 
-STEP_COUNTER_BYTES = 4
 _NUM_MOMENTS = {"sgd": 0, "momentum": 1, "adamw": 2}
 
 
@@ -79,10 +79,7 @@ def predict_step(shape: TransformerShape, recipe: StepRecipe, *, kernels: str = 
     model = ModelTape(shape, recipe, kernels)
     tape = model.tape
     state_bytes = optimizer_state_bytes(shape, recipe)
-    tape.sizes["optimizer state"] = state_bytes
-    tape.sizes["optimizer temporaries"] = optimizer_temporary_bytes(shape, recipe)
-    tape.live["optimizer_state"] += state_bytes
-    tape.total += state_bytes
+    tape.count("optimizer_state", state_bytes)
     previous = None
     saved_bytes = 0
     rows: list[SavedRow] = []
@@ -98,9 +95,7 @@ def predict_step(shape: TransformerShape, recipe: StepRecipe, *, kernels: str = 
     tape.phase, tape.layer = "optimizer", "optimizer"
     gradient_bytes = tape.live["gradients"]
     tape.read("in place")
-    temporary_bytes = optimizer_temporary_bytes(shape, recipe)
-    tape.live["temporaries"] += temporary_bytes
-    tape.total += temporary_bytes
+    tape.count("temporaries", optimizer_temporary_bytes(shape, recipe))
     tape.read("temporaries")
     phase = max(tape.peaks, key=lambda name: tape.peaks[name][0])
     peak_bytes, operator, at_peak = tape.peaks[phase]

@@ -57,8 +57,8 @@ def build_step(
 
 def make_optimizer(model: torch.nn.Module, recipe: StepRecipe) -> Optimizer:
     """The recipe's optimizer over all parameters."""
-    variant = {"foreach": recipe.implementation == "foreach", "fused": recipe.implementation == "fused"}
+    foreach, fused = recipe.implementation == "foreach", recipe.implementation == "fused"
     if recipe.optimizer == "adamw":
-        return AdamW(model.parameters(), lr=1e-3, **variant)
+        return AdamW(model.parameters(), lr=1e-3, foreach=foreach, fused=fused)
     momentum = 0.9 if recipe.optimizer == "momentum" else 0.0
-    return SGD(model.parameters(), lr=0.1, momentum=momentum, **variant)
+    return SGD(model.parameters(), lr=0.1, momentum=momentum, foreach=foreach, fused=fused)

@@ -1,0 +1,215 @@
+"""The small transformer played on a `Tape`, line by line as `hwlessons.lab.transformer` is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hwlessons.facts.shapes import TransformerShape
+from hwlessons.formulas.attention_operators import fused_attention, materialised_attention, repeat_heads, split_heads
+from hwlessons.formulas.liveness import Storage
+from hwlessons.formulas.norm_operators import cross_entropy, layer_norm, rms_norm
+from hwlessons.formulas.operators import Context, add, dropout, embedding, linear, multiply, operate
+from hwlessons.formulas.parameters import parameter_tensors
+from hwlessons.formulas.rotary_operators import rotary_table, rotate
+from hwlessons.formulas.step_recipe import StepRecipe, check_kernels
+from hwlessons.formulas.tape import Tape
+from hwlessons.formulas.tape_parts import Leaf, Value
+
+
+def symbol_sizes(shape: TransformerShape, recipe: StepRecipe) -> dict[str, int]:
+    """The value of every symbol in the ledger's `dims`.
+
+    Raises:
+        ValueError: if learned positions are fewer than the sequence is long.
+    """
+    if shape.positions == "learned" and recipe.sequence > shape.max_positions:
+        raise ValueError(f"sequence must be at most max_positions ({shape.max_positions}), got {recipe.sequence}")
+    return {
+        "b": recipe.microbatch,
+        "s": recipe.sequence,
+        "h": shape.width,
+        "h/2": shape.width // 2,
+        "a": shape.num_heads,
+        "g": shape.num_kv_heads,
+        "d": shape.head_dim,
+        "d/2": shape.head_dim // 2,
+        "k": shape.kv_width,
+        "k/2": shape.kv_width // 2,
+        "f": shape.ffn_width,
+        "V": shape.vocab_size,
+        "p": shape.max_positions,
+        "n": recipe.num_microbatches,
+        "2": 2,
+    }
+
+
+@dataclass(eq=False)
+class ModelTape:
+    """A tape with the model's parameters and inputs on it, ready to play microbatches."""
+
+    shape: TransformerShape
+    recipe: StepRecipe
+    kernels: str = "cpu"
+
+    def __post_init__(self) -> None:
+        check_kernels(self.kernels)
+        self.tape = Tape(symbol_sizes(self.shape, self.recipe))
+        self.context = Context(self.kernels, self.recipe.precision == "autocast_bf16")
+        size = self.recipe.parameter_itemsize
+        self.leaves = {
+            tensor.name: Leaf(self._parameter(tensor.name, tensor.sizes, size))
+            for tensor in parameter_tensors(self.shape)
+        }
+        if self.shape.tied_embeddings:
+            self.leaves["head.weight"] = self.leaves["token_embedding.weight"]
+        self.tape.allocate("tokens", "n b s", 8, "inputs")
+        self.tape.allocate("targets", "n b s", 8, "inputs")
+        self.tokens = self.tape.allocate("token view", "", 0, "inputs")
+
+    def _parameter(self, name: str, sizes: tuple[int, ...], itemsize: int) -> Storage:
+        by_value = {"h": self.shape.width, "f": self.shape.ffn_width, "k": self.shape.kv_width}
+        if name.startswith(("token_embedding", "head")):
+            dims = "V h"
+        elif name.startswith("position"):
+            dims = "p h"
+        else:
+            role = name.split(".")[-2]
+            rows = {"key": "k", "value": "k", "gate": "f", "up": "f"}.get(role, "h")
+            dims = rows if len(sizes) == 1 else f"{rows} {'f' if role == 'down' else 'h'}"
+            assert sizes[0] == by_value[rows], (name, sizes)
+        return self.tape.allocate(name, dims, itemsize, "parameters")
+
+    # --- the model --------------------------------------------------------------------------------------------------
+
+    def microbatch(self) -> tuple[Value, Storage]:
+        """Forward and loss of one microbatch; returns the loss and the gradient that starts backward."""
+        tape, recipe = self.tape, self.recipe
+        tape.phase, tape.kept = "forward", {}
+        x, rotary, mask = self.embed()
+        for number in range(self.shape.num_layers):
+            tape.layer = f"block {number}"
+            x = (
+                self.checkpointed(x, rotary, mask, number)
+                if recipe.checkpointing
+                else self.block(x, rotary, mask, number)
+            )
+        tape.layer = "head"
+        tape.forget(*(storage for storage in (rotary, mask) if storage is not None))
+        normed = self.norm(x, "final_norm")
+        tape.forget(x)
+        logits = linear(tape, self.context, normed, self.leaves["head.weight"], None, "b s V", "logits")
+        tape.forget(normed)
+        tape.layer = "loss"
+        loss = cross_entropy(tape, self.context, logits)
+        tape.end_autocast()
+        return loss, tape.new("gradient of the loss", "", loss.storage.itemsize)
+
+    def embed(self) -> tuple[Value, Storage | None, Storage | None]:
+        tape, shape, size = self.tape, self.shape, self.recipe.parameter_itemsize
+        tape.layer = "embedding"
+        x = embedding(tape, self.tokens, self.leaves["token_embedding.weight"], "b s h", "token embedding")
+        if shape.positions == "learned":
+            positions = tape.new("position indices", "s", 8)
+            learned = embedding(tape, positions, self.leaves["position_embedding.weight"], "s h", "position embedding")
+            tape.forget(positions)
+            total = add(tape, x, learned, "embedding sum")
+            tape.forget(x, learned)
+            x = total
+        if self.recipe.dropout:
+            dropped = dropout(tape, self.context, x, "embedding dropout")
+            tape.forget(x)
+            x = dropped
+        rotary = rotary_table(tape, size) if shape.positions == "rotary" else None
+        mask = None
+        if self.recipe.attention == "materialised":
+            ones = tape.new("ones", "s s", 1)
+            mask = tape.new("causal mask", "s s", 1)
+            tape.forget(ones)
+        return x, rotary, mask
+
+    def checkpointed(self, x: Value, rotary: Storage | None, mask: Storage | None, number: int) -> Value:
+        tape = self.tape
+        boundary = [storage for storage in (x.storage, rotary, mask) if storage is not None]
+        # the caller's x stays named until the block returns; recomputation reads the saved one
+        out = tape.checkpoint(lambda: self.block(x, rotary, mask, number, keeps_input=True), *boundary)
+        tape.forget(x)
+        return out
+
+    def block(
+        self, x: Value, rotary: Storage | None, mask: Storage | None, number: int, keeps_input: bool = False
+    ) -> Value:
+        tape, prefix = self.tape, f"blocks.{number}"
+        normed = self.norm(x, f"{prefix}.attention_norm")
+        branch = self.dropped(self.attention(normed, rotary, mask, f"{prefix}.attention"), "attention dropout")
+        middle = add(tape, x, branch, "attention residual")
+        tape.forget(branch)
+        normed = self.norm(middle, f"{prefix}.feed_forward_norm")
+        branch = self.dropped(self.feed_forward(normed, f"{prefix}.feed_forward"), "feed-forward dropout")
+        out = add(tape, middle, branch, "feed-forward residual")
+        tape.forget(branch, middle)
+        if not keeps_input:
+            tape.forget(x)
+        return out
+
+    def dropped(self, x: Value, name: str) -> Value:
+        if not self.recipe.dropout:
+            return x
+        out = dropout(self.tape, self.context, x, name)
+        self.tape.forget(x)
+        return out
+
+    def norm(self, x: Value, name: str) -> Value:
+        weight, label = self.leaves[f"{name}.weight"], name.split(".")[-1].replace("_", " ")
+        if self.shape.norm == "rmsnorm":
+            return rms_norm(self.tape, x, weight, label)
+        return layer_norm(self.tape, self.context, x, weight, self.leaves[f"{name}.bias"], label)
+
+    def project(self, x: Value, name: str, dims: str, label: str) -> Value:
+        bias = self.leaves.get(f"{name}.bias")
+        return linear(self.tape, self.context, x, self.leaves[f"{name}.weight"], bias, dims, label)
+
+    def attention(self, x: Value, rotary: Storage | None, mask: Storage | None, name: str) -> Value:
+        """Takes over `x`."""
+        tape, shape = self.tape, self.shape
+        repeated = shape.num_kv_heads < shape.num_heads
+        copies = mask is not None
+        raw = []
+        for part, dims in (("query", "b s h"), ("key", "b s k"), ("value", "b s k")):
+            projected = self.project(x, f"{name}.{part}", dims, f"{part}")
+            raw.append(split_heads(tape, projected, copies or (repeated and part != "query")))
+        q, k, v = raw
+        if rotary is not None:
+            q, k = rotate(tape, raw[0], rotary, "rotated query"), rotate(tape, raw[1], rotary, "rotated key")
+            tape.forget(raw[0], raw[1])
+        if repeated:
+            k_all = repeat_heads(tape, k, "repeated keys")
+            tape.forget(k)
+            v_all = repeat_heads(tape, v, "repeated values")
+            tape.forget(v)
+            k, v = k_all, v_all
+        named: list[Value] = []
+        if mask is None:
+            mixed = fused_attention(tape, self.context, q, k, v)
+        else:
+            mixed, named = materialised_attention(tape, self.context, q, k, v, mask, repeated)
+        out = self.project(mixed, f"{name}.output", "b s h", "attention projection")
+        tape.forget(mixed, *named, q, k, v, x)
+        return out
+
+    def feed_forward(self, x: Value, name: str) -> Value:
+        """Takes over `x`."""
+        tape = self.tape
+        if self.shape.mlp == "gelu":
+            up = self.project(x, f"{name}.up", "b s f", "up projection")
+            hidden = operate(tape, up, "gelu", keeps=(up.storage,))
+            tape.forget(up)
+        else:
+            gate = self.project(x, f"{name}.gate", "b s f", "gate projection")
+            opened = operate(tape, gate, "silu", keeps=(gate.storage,))
+            tape.forget(gate)
+            up = self.project(x, f"{name}.up", "b s f", "up projection")
+            hidden = multiply(tape, opened, up, "gated")
+            tape.forget(opened, up)
+        out = self.project(hidden, f"{name}.down", "b s h", "down projection")
+        tape.forget(hidden, x)
+        return out
