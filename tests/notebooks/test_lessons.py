@@ -11,6 +11,7 @@ from lesson_checks.all_checks import FILE_CHECKS, RUN_CHECKS, Check
 from lesson_checks.toc import contents
 
 from hwlessons.publish import store
+from hwlessons.publish.execute import LessonFailed
 from hwlessons.publish.paths import Project
 from hwlessons.publish.run import run_lessons
 from hwlessons.publish.solutions import exercise_problems
@@ -24,9 +25,18 @@ MOST_SECONDS = 60
 lessons = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 
 
+_failed: dict[tuple[Path, bool], LessonFailed] = {}
+
+
 def ran(lesson: Path, *, solutions: bool = False) -> Any:
-    """The executed lesson, with its present prose; it runs only if its last run is not good any more."""
-    run_lessons(PROJECT, [lesson], solutions=solutions, say=lambda line: None)
+    """The executed lesson, with its present prose; it runs only if its last run is not good any more, and fails once."""
+    if (lesson, solutions) in _failed:
+        pytest.fail(f"it did not run through: {str(_failed[lesson, solutions]).splitlines()[0]}")
+    try:
+        run_lessons(PROJECT, [lesson], solutions=solutions, say=lambda line: None)
+    except LessonFailed as error:
+        _failed[lesson, solutions] = error
+        raise
     variant = store.SOLUTIONS if solutions else store.PLAIN
     notebook = store.read_notebook(store.executed_path(PROJECT, lesson.stem, variant))
     return notebook if solutions else store.with_outputs(store.read_notebook(lesson), notebook)

@@ -11,7 +11,8 @@ _FIGURE = re.compile(r"\bshow\.(line|bars|stacked_bars|stacked_areas|memory_time
 _TIMES = re.compile(r"\bread.*\brun|\brun.*\bread", re.IGNORECASE | re.DOTALL)
 _LAST_HEADINGS = ("What this leaves out", "Summary", "Sources")
 _LOCATED = re.compile(
-    r"\b(Table|Section|Sec\.|§|Eq\.|Equation|Figure|Appendix|Chapter|Algorithm|version|read on|RFC)\b|§"
+    r"§|\b(table|section|sec\.|eq\.|equation|figure|appendix|chapter|algorithm|version|read on|rfc)(\b|\s)",
+    re.IGNORECASE,
 )
 _DETAILS = re.compile(r"<details>\s*<summary>([^<]+)</summary>\s*\n\s*\n")
 
