@@ -29,7 +29,7 @@ _failed: dict[tuple[Path, bool], LessonFailed] = {}
 
 
 def ran(lesson: Path, *, solutions: bool = False) -> Any:
-    """The executed lesson, with its present prose; it runs only if its last run is not good any more, and fails once."""
+    """The executed lesson, with its present prose; it runs only if it must, and fails only once."""
     if (lesson, solutions) in _failed:
         pytest.fail(f"it did not run through: {str(_failed[lesson, solutions]).splitlines()[0]}")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from hwlessons.publish.solutions import exercises
@@ -53,9 +54,7 @@ def one_of_each(notebook: Notebook) -> list[str]:
 def different_setups(notebooks: dict[str, Notebook]) -> list[str]:
     """Set-up cells that differ in more than their imports from the first lesson's."""
     lines = {
-        name: [
-            line for cell in tagged(notebook, "setup") for line in cell["source"].splitlines() if not _is_import(line)
-        ]
+        name: [part for cell in tagged(notebook, "setup") for part in _without_imports(cell["source"])]
         for name, notebook in notebooks.items()
     }
     first = next(iter(lines), "")
@@ -155,8 +154,9 @@ def _solution_problems(notebook: Notebook, solution: Cell) -> list[str]:
     return problems
 
 
-def _is_import(line: str) -> bool:
-    return bool(re.match(r"(from|import)\s", line))
+def _without_imports(source: str) -> list[str]:
+    statements = ast.parse(source).body
+    return [ast.unparse(part) for part in statements if not isinstance(part, ast.Import | ast.ImportFrom)]
 
 
 def _section(notebook: Notebook, name: str) -> str:
