@@ -52,10 +52,15 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         """Says nothing."""
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing when a page is closed before it has everything."""
+
+
 @pytest.fixture(scope="session")
 def addresses(html: Path) -> Iterator[dict[str, str]]:
     """Where the site is found over http and as files."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(html)))
+    server = _Server(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(html)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield {"http": f"http://localhost:{server.server_address[1]}", "file": html.as_uri()}
     server.shutdown()
@@ -91,6 +96,8 @@ def visit(browser: Any, addresses: dict[str, str]) -> Iterator[Any]:
             ),
         )
         page.goto(f"{base}/{name}", wait_until="load")
+        if name == "index.html":  # sends its reader on
+            page.wait_for_url("**/book/index.html")
         page.wait_for_timeout(SETTLE_MILLISECONDS)
         return there
 

@@ -65,9 +65,12 @@ class EvidenceTables(SphinxDirective):
         return [nodes.raw("", html, format="html")]
 
     def _link(self, lesson_id: str) -> str:
+        name = f"Lesson {lesson_id[:2]}"
+        path = Project(Path(self.env.srcdir)).notebooks / f"{lesson_id}.ipynb"
+        if not path.is_file():  # recorded before the lesson was renamed
+            return escape(f"{name}, {lesson_id[3:].replace('_', ' ')}")
         target = posixpath.relpath(f"notebooks/{lesson_id}.html", posixpath.dirname(self.env.docname) or ".")
-        name = f"Lesson {lesson_id[:2]}, {lesson_id[3:].replace('_', ' ')}"
-        return f'<a href="{escape(target)}">{escape(name)}</a>'
+        return f'<a href="{escape(target)}">{name}</a>, {escape(store.title(store.read_notebook(path)))}'
 
 
 def describe_page(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:

@@ -65,6 +65,11 @@ def read_notebook(path: Path) -> dict[str, Any]:
     return notebook
 
 
+def title(notebook: Any) -> str:
+    """Returns a lesson's title: the first line of its first cell, without the `#`."""
+    return str(notebook["cells"][0]["source"].partition("\n")[0].lstrip("# ").strip())
+
+
 def executed_path(project: Project, lesson_id: str, variant: str = PLAIN) -> Path:
     """Returns where the executed notebook of a lesson is kept."""
     return project.executed / f"{lesson_id}{variant}.ipynb"
