@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
-from hwlessons.facts.formats import FORMATS
+from hwlessons.facts.formats import FORMATS, find_format
 
 ScaleRule = Literal["absmax", "power_of_two", "two_level", "double_quantised"]
 INTEGER_BITS = {"int8": 8, "int4": 4}
@@ -34,7 +34,7 @@ class BlockFormat:
         source: where the format is defined.
 
     Raises:
-        ValueError: if the block size is below 1.
+        ValueError: if the block size is below 1, or a format or the rule is unknown.
     """
 
     name: str
@@ -49,6 +49,10 @@ class BlockFormat:
     def __post_init__(self) -> None:
         if isinstance(self.block_size, bool) or not isinstance(self.block_size, int) or self.block_size < 1:
             raise ValueError(f"block_size must be an integer of at least 1, got {self.block_size!r}")
+        if self.scale_rule not in get_args(ScaleRule):
+            raise ValueError(f"scale_rule must be one of {', '.join(get_args(ScaleRule))}, got {self.scale_rule!r}")
+        for number_format in {self.element, self.scale} - set(INTEGER_BITS):
+            find_format(number_format)
 
     @property
     def element_bits(self) -> int:

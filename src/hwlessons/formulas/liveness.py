@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
 
 CATEGORIES = (
@@ -43,6 +45,7 @@ class Liveness:
 
     Args:
         sizes: value of every symbol that `dims` may use.
+        shares: for a category, the share of its bytes that is on this device; all of them where it is not named.
 
     Attributes:
         live: bytes by category.
@@ -51,13 +54,14 @@ class Liveness:
         peaks: by phase, the most that `read` has seen: bytes, layer and operator, bytes by category.
     """
 
-    def __init__(self, sizes: dict[str, int]) -> None:
+    def __init__(self, sizes: dict[str, int], shares: Mapping[str, Fraction] | None = None) -> None:
         self.sizes = sizes
-        self.live = dict.fromkeys(CATEGORIES, 0)
-        self.total = 0
+        self.shares = dict(shares or {})
+        self.live: dict[str, int | Fraction] = dict.fromkeys(CATEGORIES, 0)
+        self.total: int | Fraction = 0
         self.phase = "forward"
         self.layer = ""
-        self.peaks: dict[str, tuple[int, str, dict[str, int]]] = {}
+        self.peaks: dict[str, tuple[int | Fraction, str, dict[str, int | Fraction]]] = {}
 
     def allocate(self, name: str, dims: str, itemsize: int, role: str = "") -> Storage:
         """A new storage with one holder; the operator that writes it has not ended yet."""
@@ -109,8 +113,9 @@ class Liveness:
 
     def count(self, category: str, num_bytes: int) -> None:
         """Add to a category's live bytes."""
-        self.live[category] += num_bytes
-        self.total += num_bytes
+        here = num_bytes * self.shares[category] if category in self.shares else num_bytes
+        self.live[category] += here
+        self.total += here
 
     def _recategorise(self, storage: Storage, **changes: object) -> None:
         self.count(storage.category, -storage.num_bytes)

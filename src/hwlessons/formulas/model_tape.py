@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.attention_operators import fused_attention, materialised_attention, repeat_heads, split_heads
@@ -50,10 +52,11 @@ class ModelTape:
     shape: TransformerShape
     recipe: StepRecipe
     kernels: str = "cpu"
+    shares: Mapping[str, Fraction] | None = None
 
     def __post_init__(self) -> None:
         check_kernels(self.kernels)
-        self.tape = Tape(symbol_sizes(self.shape, self.recipe))
+        self.tape = Tape(symbol_sizes(self.shape, self.recipe), self.shares)
         self.context = Context(self.kernels, self.recipe.precision == "autocast_bf16")
         size = self.recipe.parameter_itemsize
         self.leaves = {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.model_states import STEP_COUNTER_BYTES
@@ -62,26 +65,35 @@ def optimizer_temporary_bytes(shape: TransformerShape, recipe: StepRecipe) -> in
     return max(2 * size + before for before, size in zip([0, *sizes], sizes, strict=False))
 
 
-def predict_step(shape: TransformerShape, recipe: StepRecipe, *, kernels: str = "cpu") -> StepPrediction:
+def predict_step(
+    shape: TransformerShape,
+    recipe: StepRecipe,
+    *,
+    kernels: str = "cpu",
+    shares: Mapping[str, Fraction] | None = None,
+) -> StepPrediction:
     """Predict the memory of a step of `hwlessons.lab.steps.build_step(shape, recipe)`.
 
     Args:
         shape: the model.
         recipe: everything else about the step.
         kernels: "cpu" or "cuda": whose saved tensors.
+        shares: for a category ("parameters", "gradients", "optimizer_state"), the share of its bytes that this device
+            holds, e.g. `Fraction(1, 8)` for states sharded over eight devices, 0 for offloaded ones. What is gathered
+            or sent on the way is not counted; the optimizer's temporaries follow its state.
 
     Returns:
-        Bytes by category and phase, exact for the traced step with CPU kernels.
+        Bytes by category and phase, exact for the traced step with CPU kernels where `shares` is empty.
 
     Raises:
         ValueError: for unknown kernels or a sequence longer than the learned positions.
     """
-    model = ModelTape(shape, recipe, kernels)
+    model = ModelTape(shape, recipe, kernels, shares)
     tape = model.tape
-    state_bytes = optimizer_state_bytes(shape, recipe)
-    tape.count("optimizer_state", state_bytes)
+    tape.count("optimizer_state", optimizer_state_bytes(shape, recipe))
+    state_bytes = tape.live["optimizer_state"]
     previous = None
-    saved_bytes = 0
+    saved_bytes: int | Fraction = 0
     rows: list[SavedRow] = []
     for _ in range(recipe.num_microbatches):
         loss, seed = model.microbatch()
@@ -95,19 +107,19 @@ def predict_step(shape: TransformerShape, recipe: StepRecipe, *, kernels: str = 
     tape.phase, tape.layer = "optimizer", "optimizer"
     gradient_bytes = tape.live["gradients"]
     tape.read("in place")
-    tape.count("temporaries", optimizer_temporary_bytes(shape, recipe))
+    tape.count("temporaries", ceil(optimizer_temporary_bytes(shape, recipe) * tape.shares.get("optimizer_state", 1)))
     tape.read("temporaries")
     phase = max(tape.peaks, key=lambda name: tape.peaks[name][0])
     peak_bytes, operator, at_peak = tape.peaks[phase]
     return StepPrediction(
-        peak_bytes=peak_bytes,
+        peak_bytes=ceil(peak_bytes),
         peak_phase=phase,
         peak_operator=operator,
-        at_peak=at_peak,
-        phase_peak_bytes={name: peak for name, (peak, _, _) in tape.peaks.items()},
-        parameter_bytes=at_peak["parameters"],
-        gradient_bytes=gradient_bytes,
-        optimizer_state_bytes=state_bytes,
-        saved_activation_bytes=saved_bytes,
+        at_peak={category: ceil(num_bytes) for category, num_bytes in at_peak.items()},
+        phase_peak_bytes={name: ceil(peak) for name, (peak, _, _) in tape.peaks.items()},
+        parameter_bytes=ceil(at_peak["parameters"]),
+        gradient_bytes=ceil(gradient_bytes),
+        optimizer_state_bytes=ceil(state_bytes),
+        saved_activation_bytes=ceil(saved_bytes),
         rows=tuple(rows),
     )

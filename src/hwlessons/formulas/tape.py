@@ -13,7 +13,8 @@ of tensors. Its rules are torch's, and each was read off a traced step:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from fractions import Fraction
 
 from hwlessons.formulas.liveness import Liveness, Storage
 from hwlessons.formulas.tape_parts import Backward, Leaf, Node, SavedRow, Segment, Source, Value
@@ -32,8 +33,8 @@ class Tape(Liveness):
         sizes: value of every symbol that `dims` may use.
     """
 
-    def __init__(self, sizes: dict[str, int]) -> None:
-        super().__init__(sizes)
+    def __init__(self, sizes: dict[str, int], shares: Mapping[str, Fraction] | None = None) -> None:
+        super().__init__(sizes, shares)
         self.nodes: list[Node] = []
         self.kept: dict[Storage, tuple[str, list[str]]] = {}
         self.casts: dict[Leaf, Value] = {}
