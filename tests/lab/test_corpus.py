@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
+import time
 
 import pytest
 import torch
 
 from hwlessons.lab import corpus
-from hwlessons.lab.corpus import CorpusError, Paragraphs, TokenWindows, decode, encode, paragraphs
+from hwlessons.lab.corpus import CorpusError, Paragraphs, SlowItems, TokenWindows, decode, encode, paragraphs
 
 
 def test_paragraphs_are_real_english_text():
@@ -74,3 +76,21 @@ def test_a_python_without_the_corpus_gets_one_message(monkeypatch):
     monkeypatch.undo()
     corpus._topics.cache_clear()
     assert paragraphs()
+
+
+def test_slow_items_are_the_same_items_later():
+    windows = TokenWindows(8, "evaluation")
+    slow = SlowItems(windows, 0.02)
+    assert len(slow) == len(windows)
+    start = time.perf_counter()
+    inputs, targets = slow[3]
+    assert time.perf_counter() - start >= 0.02
+    assert torch.equal(inputs, windows[3][0]) and torch.equal(targets, windows[3][1])
+    for bad in (-0.1, float("nan")):
+        with pytest.raises(ValueError, match=f"seconds_per_item must be at least 0, got {bad}"):
+            SlowItems(windows, bad)
+
+
+def test_slow_items_reach_a_worker_that_imports_them():
+    copy = pickle.loads(pickle.dumps(SlowItems(Paragraphs("evaluation"), 0.0)))
+    assert torch.equal(copy[5], Paragraphs("evaluation")[5])

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Sequence
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -109,3 +110,25 @@ class Paragraphs(Dataset):
 
     def __getitem__(self, index: int) -> Tensor:
         return self.tokens[index]
+
+
+class SlowItems(Dataset):
+    """A dataset behind a slow disk or a heavy decoder: every item takes `seconds_per_item` longer, without arithmetic.
+
+    It lives in a module and not in a notebook, because DataLoader workers on macOS and Windows import it by name.
+
+    Raises:
+        ValueError: if `seconds_per_item` is negative.
+    """
+
+    def __init__(self, dataset: Dataset, seconds_per_item: float) -> None:
+        if not seconds_per_item >= 0:
+            raise ValueError(f"seconds_per_item must be at least 0, got {seconds_per_item!r}")
+        self.dataset, self.seconds_per_item = dataset, seconds_per_item
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(self.seconds_per_item)
+        return self.dataset[index]
