@@ -59,7 +59,8 @@ def quantise(tensor: Tensor, format: BlockFormat | str) -> BlockQuantised:
     """Stores a tensor in a block format; blocks run along the last dimensions, in memory order.
 
     Args:
-        tensor: finite values of any shape in fp64, fp32, fp16 or bf16; the arithmetic is in fp32.
+        tensor: finite values of any shape in fp64, fp32, fp16 or bf16. The arithmetic is in fp32: a value beyond it is
+            refused, and one within a rounding of fp32's largest may come back as infinity.
         format: a block format or its name in `hwlessons.formulas.block_formats.BLOCK_FORMATS`.
 
     Raises:
