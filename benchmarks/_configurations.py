@@ -24,7 +24,9 @@ def draw_shape(rng: random.Random, sequence: int) -> TransformerShape:
     }
     if rng.random() < 0.5:
         return TransformerShape.gpt2_like(max_positions=sequence + rng.choice([0, 64]), **sizes)
-    return TransformerShape.llama_like(num_kv_heads=rng.choice([n for n in (1, 2, 4, 8) if num_heads % n == 0]), **sizes)
+    return TransformerShape.llama_like(
+        num_kv_heads=rng.choice([n for n in (1, 2, 4, 8) if num_heads % n == 0]), **sizes
+    )
 
 
 def draw_configurations(seed: int | str, count: int) -> list[Configuration]:

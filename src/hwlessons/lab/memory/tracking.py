@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
-from hwlessons.lab.memory.recorder import Recorder, tensors_in
-from hwlessons.lab.memory.step_memory import StepMemory, summarise
+from hwlessons.lab.memory.recorder import Recorder
+from hwlessons.lab.memory.replay import summarise
+from hwlessons.lab.memory.step_memory import StepMemory
 
 Build = Callable[[], tuple[nn.Module, Any, Callable[[], Any]]]
 
@@ -33,7 +35,7 @@ def track(build: Build, *, num_steps: int = 2) -> StepMemory:
     """
     recorder = Recorder()
     with recorder.recording(), collected_garbage():
-        model, step = start(recorder, build, num_steps)
+        model, _, step = start(recorder, build, num_steps)
         on_cuda = any(parameter.is_cuda for parameter in model.parameters())
         for number in range(1, num_steps + 1):
             if on_cuda:
@@ -46,7 +48,7 @@ def track(build: Build, *, num_steps: int = 2) -> StepMemory:
     return summarise(recorder, "cuda" if on_cuda else "cpu", allocator_peak_bytes)
 
 
-def start(recorder: Recorder, build: Build, num_steps: int) -> tuple[nn.Module, Callable[[], Any]]:
+def start(recorder: Recorder, build: Build, num_steps: int) -> tuple[nn.Module, list[Optimizer], Callable[[], Any]]:
     """Call `build()` under the recorder and note the roles of what it made."""
     if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 1:
         raise ValueError(f"num_steps must be an integer of at least 1, got {num_steps!r}")
@@ -56,10 +58,10 @@ def start(recorder: Recorder, build: Build, num_steps: int) -> tuple[nn.Module, 
     model, optimizer, step = parts
     optimizers = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
     for one in optimizers:
-        if not isinstance(one, torch.optim.Optimizer):
+        if not isinstance(one, Optimizer):
             raise ValueError(f"build() must return torch.optim.Optimizer objects second, got {type(one).__name__}")
     recorder.watch(model, optimizers)
-    return model, step
+    return model, optimizers, step
 
 
 def run_step(recorder: Recorder, model: nn.Module, step: Callable[[], Any], number: int) -> None:
@@ -68,14 +70,14 @@ def run_step(recorder: Recorder, model: nn.Module, step: Callable[[], Any], numb
     recorder.start_step(number)
     num_events = len(recorder.events)
     step()
-    recorder.watch(model, [])
+    recorder.watch(model)
     if not any(kind == "op" for kind, _, _ in recorder.events[num_events:]):
         raise ValueError("step() ran no tensor operator, so there is no memory to describe")
 
 
 @contextlib.contextmanager
 def collected_garbage() -> Iterator[None]:
-    """Python's cycle collector runs between steps only, on what is new: at random moments it would change the counts."""
+    """Python's cycle collector runs between steps only, on new objects: at random moments it would change counts."""
     was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.disable()
     if not was_frozen:
@@ -87,6 +89,3 @@ def collected_garbage() -> Iterator[None]:
             gc.unfreeze()
         if was_enabled:
             gc.enable()
-
-
-__all__ = ["Build", "tensors_in", "track"]
