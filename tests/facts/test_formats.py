@@ -13,10 +13,15 @@ import torch
 
 from hwlessons.facts.formats import (
     FORMATS,
+    Fields,
     NumberFormat,
     code_of_bits,
+    code_of_fields,
     decode,
+    decode_fields,
     encode,
+    encode_fields,
+    fields_of_code,
     finite_values,
     formats_table,
     neighbours,
@@ -69,9 +74,13 @@ def test_limits_equal_ml_dtypes(name):
     assert (fmt.exponent_bits, fmt.fraction_bits) == (info.iexp, info.nmant)
 
 
-@pytest.mark.parametrize("name", ["e2m1", "e2m3", "e5m2", "fp16", "tf32"])
-def test_published_limits(published, name):
-    case, fmt = published(f"fmt_{name}_limits"), FORMATS[name]
+PUBLISHED_LIMITS = ["fmt_e2m1_limits", "fmt_e2m3_limits", "fmt_e5m2_limits", "fmt_fp16_limits", "fmt_tf32_limits"]
+
+
+@pytest.mark.parametrize("id", PUBLISHED_LIMITS)
+def test_published_limits(published, id):
+    case = published(id)
+    fmt = FORMATS[case.inputs["format"]]
     layout = {key: case.inputs[key] for key in ("exponent_bits", "fraction_bits", "bias")}
     assert {key: getattr(fmt, key) for key in layout} == layout
     case.check({key: getattr(fmt, key) for key in ("max", "min_normal", "min_subnormal", "eps")})
@@ -133,7 +142,7 @@ def test_nf4_is_made_of_normal_quantiles():
     negative = [-quantile(p) for p in np.linspace(offset, 0.5, 8)[:-1]]
     values = np.sort([*positive, 0.0, *negative]) / max(positive)
     np.testing.assert_allclose(FORMATS["nf4"].codebook, values, atol=2e-7)
-    assert all(np.float32(value) == value for value in FORMATS["nf4"].codebook)
+    assert all(float(np.float32(value)) == value for value in FORMATS["nf4"].codebook)
     nf4 = FORMATS["nf4"]
     assert (nf4.max, nf4.eps, nf4.bias, nf4.min_normal, nf4.min_subnormal) == (1.0, None, None, None, None)
 
@@ -150,6 +159,16 @@ def test_bits_are_written_by_field_and_read_back():
     assert write_bits(encode(-448.0, "e4m3"), "e4m3") == "1 1111 110"
     assert write_bits(127, "e8m0") == "01111111" and write_bits(7, "nf4") == "0111"
     assert all(code_of_bits(write_bits(code, "e3m2"), "e3m2") == code for code in range(64))
+
+
+def test_fields_carry_into_the_exponent_when_a_value_rounds_up_to_a_power_of_two():
+    for value in (1.99, -0.999, 0.0156, 447.0, 1e9):
+        fields = encode_fields(value, "e4m3")
+        assert fields == fields_of_code(encode(value, "e4m3"), "e4m3")
+        assert decode_fields(fields, "e4m3") == decode(code_of_fields(fields, "e4m3"), "e4m3")
+    assert encode_fields(1.99, "e4m3") == Fields(sign=0, exponent=8, fraction=0)
+    with pytest.raises(ValueError, match="nf4 is a table of values: its codes have no sign, exponent and fraction"):
+        fields_of_code(3, "nf4")
 
 
 def test_spacing_grows_with_magnitude():

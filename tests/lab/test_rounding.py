@@ -129,6 +129,20 @@ def test_the_tensor_way_equals_the_scalar_way(name, overflow, rounding):
         assert_same(round_to(single, name, overflow, rounding), torch.tensor(scalar))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_tie_in_a_codebook_goes_to_the_smaller_value(dtype):
+    """As in bitsandbytes, whose comparison is x > midpoint."""
+    values = torch.tensor(FORMATS["nf4"].codebook, dtype=torch.float64)
+    ties = ((values[:-1] + values[1:]) / 2).to(dtype)
+    is_tie = ties.double() * 2 == values[:-1] + values[1:]
+    assert is_tie.all() if dtype == torch.float64 else is_tie.any()
+    assert torch.equal(round_to(ties, "nf4").double()[is_tie], values[:-1][is_tie])
+    assert [encode(tie, "nf4") for tie in ties[is_tie].tolist()] == torch.arange(15)[is_tie].tolist()
+    above = torch.nextafter(ties, torch.ones_like(ties))
+    assert torch.equal(round_to(above, "nf4").double(), values[1:])
+    assert [encode(value, "nf4") for value in above.tolist()] == list(range(1, 16))
+
+
 def assert_same(ours: torch.Tensor, theirs: torch.Tensor) -> None:
     """Equal to the sign of zero, NaN equal to NaN, and of the same dtype."""
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
