@@ -17,7 +17,7 @@ RECORDS = (MACHINE_MIME, CLAIM_MIME, EXERCISE_MIME)
 class HwlessonsMimeRenderer:
     """A myst-nb renderer: records for machines draw nothing, and images take their alt text from the output."""
 
-    mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = [("*", mime, 1000) for mime in RECORDS]
+    mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = ()
 
     @staticmethod
     def handle_mime(renderer: Any, data: Any, inline: bool) -> list[nodes.Element] | None:
