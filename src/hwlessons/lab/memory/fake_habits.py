@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _foreach_utils
 
-from hwlessons.lab.memory.trace_errors import TraceError
+from hwlessons.lab.memory.trace_errors import TraceError, needs_value
 
 _swap_tensors = torch.utils.swap_tensors
 _HERE, _TORCH = Path(__file__).parent, Path(torch.__file__).parent
@@ -38,8 +38,10 @@ def fake_habits() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for owner, name, value in (
             (torch.utils, "swap_tensors", _replace),
-            (FakeTensor, "__deepcopy__", _deepcopy),
+            (Tensor, "__deepcopy__", _deepcopy),
             (FakeTensor, "tolist", _tolist),
+            (FakeTensor, "__format__", _format),
+            (FakeTensor, "__reduce_ex__", _reduce),
             (_foreach_utils, "_foreach_supported_types", [*_foreach_utils._foreach_supported_types, FakeTensor]),
             (torch.amp.GradScaler, "get_scale", lambda self: self._init_scale if self.is_enabled() else 1.0),
         ):
@@ -66,19 +68,26 @@ def _replace(parameter: Tensor, applied: Tensor) -> None:
             _swap_tensors(parameter, applied)
 
 
-def _deepcopy(self: FakeTensor, memo: dict[int, Any]) -> Any:
+def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Any:
     if id(self) not in memo:
         with torch.no_grad():
             copy = self.data.clone()
-        memo[id(self)] = (
-            nn.Parameter(copy, self.requires_grad)
-            if isinstance(self, nn.Parameter)
-            else copy.requires_grad_(self.requires_grad)
-        )
+        is_parameter = isinstance(self, nn.Parameter)
+        memo[id(self)] = (nn.Parameter if is_parameter else Tensor.requires_grad_)(copy, self.requires_grad)
     return memo[id(self)]
 
 
 def _tolist(self: FakeTensor) -> list[int]:
     if stand_in() is None:
-        raise RuntimeError(".tolist() is not supported for tensor subclasses.")
+        raise needs_value()
     return list(range(self.numel()))  # one permutation is as good as another
+
+
+def _format(self: FakeTensor, specification: str) -> str:
+    if specification:
+        raise needs_value()
+    return repr(self)
+
+
+def _reduce(self: FakeTensor, protocol: int) -> Any:
+    raise needs_value()

@@ -27,7 +27,8 @@ class _Replay:
         self._roles: dict[int, str] = {}
         self._num_saved: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
-        self._start_step(0)
+        self.step = self.gradient_bytes = self.saved_activation_bytes = self._saved_before = 0
+        self._is_forward = False
 
     def run(self) -> None:
         """Replay everything."""

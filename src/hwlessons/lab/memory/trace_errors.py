@@ -20,6 +20,7 @@ import hwlessons
 
 NEEDS_VALUES = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException)
 _MESSAGES = ("is not supported for tensor subclasses", "fake tensor", "Cannot copy out of meta tensor")
+_CPU_ONLY = "trace computes CPU kernels: make tensors on the cpu"
 _HIDDEN = (Path(torch.__file__).parent, Path(hwlessons.__file__).parent / "lab" / "memory")
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib"))
 
@@ -31,6 +32,20 @@ class TraceError(RuntimeError):
         return [f"TraceError: {self}"]
 
 
+def needs_value() -> TraceError:
+    """The error for a tensor's value, without the line."""
+    return TraceError(
+        "this needs a tensor's value, and a traced tensor has none (.item(), `if loss > 0`, boolean masks and saving "
+        "need one). Take it out of the step, or measure with track(build), which runs on real tensors"
+    )
+
+
+def check_device(device: torch.device) -> None:
+    """Refuse what is not the CPU's."""
+    if device.type not in ("cpu", "meta"):
+        raise TraceError(f"{_CPU_ONLY}, got device {str(device)!r}")
+
+
 @contextlib.contextmanager
 def errors_that_name_the_line() -> Iterator[None]:
     """Turn torch's several complaints about missing values into one that says where and what to do."""
@@ -39,12 +54,11 @@ def errors_that_name_the_line() -> Iterator[None]:
     except TraceError as error:
         raise TraceError(f"{_where(error)}: {error}") from None
     except (*NEEDS_VALUES, RuntimeError, NotImplementedError) as error:
-        if not isinstance(error, NEEDS_VALUES) and not any(part in str(error) for part in _MESSAGES):
-            raise
-        raise TraceError(
-            f"{_where(error)}: this needs a tensor's value, and a traced tensor has none (.item(), `if loss > 0` and "
-            "boolean masks need one). Take it out of the step, or measure with track(build), which runs on real tensors"
-        ) from None
+        if isinstance(error, NEEDS_VALUES) or any(part in str(error) for part in _MESSAGES):
+            raise TraceError(f"{_where(error)}: {needs_value()}") from None
+        if "not linked with support for" in str(error):
+            raise TraceError(f"{_where(error)}: {_CPU_ONLY}") from None
+        raise
 
 
 def _where(error: BaseException) -> str:
@@ -57,7 +71,7 @@ def _where(error: BaseException) -> str:
     line = (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
     path = Path(frame.filename)
     name = "the cell" if path.name.startswith("<") or path.parent.name.startswith("ipykernel") else path.name
-    return f"line {frame.lineno} of {name}: {line}" if line else f"line {frame.lineno} of {name}"
+    return f"line {frame.lineno} of {name}: {line:.100}" if line else f"line {frame.lineno} of {name}"
 
 
 def _is_below(filename: str, folders: tuple[Path, ...]) -> bool:

@@ -15,7 +15,7 @@ from hwlessons.lab.memory.fake_habits import check_module, fake_habits, stand_in
 from hwlessons.lab.memory.recorder import Recorder
 from hwlessons.lab.memory.replay import summarise
 from hwlessons.lab.memory.step_memory import StepMemory
-from hwlessons.lab.memory.trace_errors import TraceError, errors_that_name_the_line
+from hwlessons.lab.memory.trace_errors import TraceError, check_device, errors_that_name_the_line
 from hwlessons.lab.memory.tracking import Build, collected_garbage, run_step, start
 
 
@@ -32,7 +32,7 @@ class FakeRecorder(Recorder):
         if isinstance(value, FakeTensor):
             return value
         if isinstance(value, Tensor):
-            _check_device(value.device)
+            check_device(value.device)
             fake = self.fake_mode.from_tensor(value)
             storage = value.untyped_storage()
             if storage._cdata not in self._fakes:
@@ -57,7 +57,7 @@ class FakeRecorder(Recorder):
     def __torch_dispatch__(self, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if kwargs.get("device") is not None:
-            _check_device(torch.device(kwargs["device"]))
+            check_device(torch.device(kwargs["device"]))
         if func is torch.ops.aten.lift_fresh.default:
             # torch.tensor(...): the fake mode itself keeps a small constant's value, as AdamW's step counter needs
             result = func(*args)
@@ -126,8 +126,3 @@ def outside_tensors_kept(model: nn.Module, optimizers: list[torch.optim.Optimize
         for optimizer, state in states if gradients else ():
             optimizer.state.clear()
             optimizer.state.update(state)
-
-
-def _check_device(device: torch.device) -> None:
-    if device.type not in ("cpu", "meta"):
-        raise TraceError(f"trace computes CPU kernels: make tensors on the cpu, got device {str(device)!r}")
