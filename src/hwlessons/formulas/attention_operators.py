@@ -34,7 +34,13 @@ def repeat_heads(tape: Tape, x: Value, name: str) -> Value:
 
 
 def fused_attention(tape: Tape, context: Context, q: Value, k: Value, v: Value) -> Value:
-    """Torch's fused kernel: keeps q, k, v, its output, an fp32 logarithm per query; CUDA's also its random state."""
+    """Torch's fused kernel: keeps q, k, v, its output, an fp32 logarithm for each query, and CUDA's more.
+
+    On CUDA 16-bit tensors go to the flash kernel, which also keeps a random state and an unused offset, and fp32 to the
+    memory-efficient one, whose logarithms are padded to 32 queries. Sizes are those of torch's meta kernels and what is
+    kept that of its derivatives.yaml; heads must be a multiple of 16 bytes wide and at most 256 values. Where torch
+    prefers cuDNN's kernel (Hopper, recent versions), a layer keeps 8 bytes less. Not yet measured on a GPU.
+    """
     given = (v, k, q)
     if context.autocast:
         v, k, q = (cast(tape, x, 2) for x in given)
@@ -47,9 +53,10 @@ def fused_attention(tape: Tape, context: Context, q: Value, k: Value, v: Value) 
     node = tape.node("fused attention", backward)
     tape.keep(node, q.storage, k.storage, v.storage)
     out = tape.allocate("attention output", "b s h", q.storage.itemsize)
-    extra = [tape.allocate("logsumexp", "b a s", 4)]
-    if context.kernels == "cuda":
-        extra += [tape.allocate(name, "", 8) for name in ("random seed", "random offset")]
+    is_efficient = context.kernels == "cuda" and q.storage.itemsize == 4
+    extra = [tape.allocate("logsumexp", "b a s/32" if is_efficient else "b a s", 4)]
+    if context.kernels == "cuda" and not is_efficient:
+        extra += [tape.allocate("random state", "2", 8), tape.allocate("random offset", "", 8)]
     tape.read("fused attention")
     tape.keep(node, out, *extra)
     tape.forget(*extra, *casts)

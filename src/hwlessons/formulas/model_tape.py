@@ -29,6 +29,7 @@ def symbol_sizes(shape: TransformerShape, recipe: StepRecipe) -> dict[str, int]:
     return {
         "b": recipe.microbatch,
         "s": recipe.sequence,
+        "s/32": -(-recipe.sequence // 32) * 32,
         "h": shape.width,
         "h/2": shape.width // 2,
         "a": shape.num_heads,
