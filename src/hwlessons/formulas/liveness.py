@@ -57,6 +57,11 @@ class Liveness:
     def __init__(self, sizes: dict[str, int], shares: Mapping[str, Fraction] | None = None) -> None:
         self.sizes = sizes
         self.shares = dict(shares or {})
+        for category, share in self.shares.items():
+            if category not in CATEGORIES:
+                raise ValueError(f"shares must name categories ({', '.join(CATEGORIES)}), got {category!r}")
+            if not 0 <= share <= 1:
+                raise ValueError(f"the share of {category} must be from 0 to 1, got {share!r}")
         self.live: dict[str, int | Fraction] = dict.fromkeys(CATEGORIES, 0)
         self.total: int | Fraction = 0
         self.phase = "forward"

@@ -11,7 +11,7 @@ from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.model_states import STEP_COUNTER_BYTES
 from hwlessons.formulas.model_tape import ModelTape
 from hwlessons.formulas.parameters import parameter_tensors
-from hwlessons.formulas.step_recipe import StepRecipe
+from hwlessons.formulas.step_recipe import StepRecipe, check_kernels
 from hwlessons.formulas.tape_parts import SavedRow
 
 _NUM_MOMENTS = {"sgd": 0, "momentum": 1, "adamw": 2}
@@ -44,11 +44,16 @@ class StepPrediction:
     rows: tuple[SavedRow, ...]
 
 
-def optimizer_state_bytes(shape: TransformerShape, recipe: StepRecipe) -> int:
-    """Moments in the parameters' dtype, and AdamW's fp32 step counter for each tensor."""
+def optimizer_state_bytes(shape: TransformerShape, recipe: StepRecipe, *, kernels: str = "cpu") -> int:
+    """Moments in the parameters' dtype, and AdamW's fp32 step counter for each tensor.
+
+    Beside CUDA kernels only the fused implementation's counters are on the device; the others' are on the host.
+    """
+    check_kernels(kernels)
     tensors = parameter_tensors(shape)
     moments = _NUM_MOMENTS[recipe.optimizer] * recipe.parameter_itemsize * sum(t.num_values for t in tensors)
-    return moments + (STEP_COUNTER_BYTES * len(tensors) if recipe.optimizer == "adamw" else 0)
+    has_counters = recipe.optimizer == "adamw" and (kernels == "cpu" or recipe.implementation == "fused")
+    return moments + (STEP_COUNTER_BYTES * len(tensors) if has_counters else 0)
 
 
 def optimizer_temporary_bytes(shape: TransformerShape, recipe: StepRecipe) -> int:
@@ -83,14 +88,16 @@ def predict_step(
             or sent on the way is not counted; the optimizer's temporaries follow its state.
 
     Returns:
-        Bytes by category and phase, exact for the traced step with CPU kernels where `shares` is empty.
+        Bytes by category and phase. With CPU kernels and no `shares` they are the traced step's, to the byte. For CUDA
+        kernels, saved tensors follow torch's meta kernels and autocast lists; no GPU has been asked yet.
 
     Raises:
-        ValueError: for unknown kernels or a sequence longer than the learned positions.
+        ValueError: for unknown kernels, a share outside [0, 1] or of an unknown category, or a sequence longer than the
+            learned positions.
     """
     model = ModelTape(shape, recipe, kernels, shares)
     tape = model.tape
-    tape.count("optimizer_state", optimizer_state_bytes(shape, recipe))
+    tape.count("optimizer_state", optimizer_state_bytes(shape, recipe, kernels=kernels))
     state_bytes = tape.live["optimizer_state"]
     previous = None
     saved_bytes: int | Fraction = 0
