@@ -49,13 +49,16 @@ def rms_norm(tape: Tape, x: Value, weight: Leaf, name: str) -> Value:
 
     def normalise_backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
         products = tape.new("d x", dims, size)
-        d_x, d_inverse = tape.gradient_of(x), tape.gradient_of(inverse)
+        d_x = tape.gradient_of(x)
+        tape.end_function(node)
+        d_inverse = tape.gradient_of(inverse)
         tape.release(products)
         return [(x.source, d_x), (inverse.source, d_inverse)]
 
     def scale_backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
         products = tape.new("d weight", dims, size)
         d_normalised = tape.gradient_of(normalised)
+        tape.end_function(node)
         d_weight = tape.gradient_of(Value(weight.storage))
         tape.release(products)
         return [(weight, d_weight), (normalised.source, d_normalised)]

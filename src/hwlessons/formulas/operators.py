@@ -99,8 +99,7 @@ def linear(tape: Tape, context: Context, x: Value, weight: Leaf, bias: Leaf | No
             d_w = tape.gradient_of(w)
             return [(w.source, d_w), (narrow.source, tape.gradient_of(narrow))]
         d_x, d_w = tape.gradient_of(narrow), tape.gradient_of(w)
-        if node.segment:  # a recomputed tensor is handed out once
-            tape.unsave(node.saves)
+        tape.end_function(node)
         return [(b.source, tape.gradient_of(b)), (w.source, d_w), (narrow.source, d_x)]
 
     leaves = () if context.autocast else (weight, bias)

@@ -129,6 +129,11 @@ class Tape(Liveness):
         storage = value.storage
         return self.new(f"d {storage.name}", storage.dims, storage.itemsize)
 
+    def end_function(self, node: Node) -> None:
+        """What follows is the engine's sum over broadcast dimensions; recomputed tensors, handed out once, are gone."""
+        if node.segment:
+            self.unsave(node.saves)
+
     def _visit(self, node: Node) -> None:
         segment = node.segment
         if segment and node.num_saves and not segment.is_recomputed:
