@@ -19,6 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from hwlessons.publish import evidence, store, tables, trim
 from hwlessons.publish.paths import LESSON_NAME, Project
+from hwlessons.show.widgets import scripts
 
 STATIC = Path(__file__).parent / "static"
 DESCRIPTION_LENGTH = 160
@@ -91,9 +92,23 @@ def drop_unused_scripts(app: Sphinx, pagename: str, templatename: str, context: 
         scripts[:] = [script for script in scripts if "mathjax" not in str(getattr(script, "filename", script))]
 
 
+def add_widgets(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Gives a page the scripts of the widgets that it shows, and their style; other pages load neither."""
+    shown = scripts.scripts_of(context.get("body", ""))
+    for script in shown:
+        app.add_js_file(script.name, loading_method="defer")
+    if shown:
+        app.add_css_file(scripts.STYLE_NAME)
+
+
 def add_static(app: Sphinx) -> None:
-    """Puts the package's own style among the site's files."""
+    """Puts the package's own style and the widgets' scripts among the site's files."""
     app.config.html_static_path.append(str(STATIC))
+    if app.builder.format != "html":
+        return
+    for script in scripts.SCRIPTS:
+        store.write_text(Path(app.outdir) / "_static" / script.name, script.classic)
+    store.write_text(Path(app.outdir) / "_static" / scripts.STYLE_NAME, scripts.style())
 
 
 def finish(app: Sphinx, error: Exception | None) -> None:
@@ -110,6 +125,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", add_static)
     app.connect("html-page-context", describe_page)
     app.connect("html-page-context", drop_unused_scripts, priority=900)
+    app.connect("html-page-context", add_widgets)
     app.connect("build-finished", finish)
     app.add_css_file("hwl.css")
     app.config.mathjax_path = "mathjax/tex-chtml.js"

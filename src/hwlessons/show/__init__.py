@@ -1,4 +1,4 @@
-"""What a reader sees: claims, tables, figures, progress, exercises. Needs no torch."""
+"""What a reader sees: claims, tables, figures, progress, exercises, widgets. Needs no torch."""
 
 from hwlessons.show.claims import Claim, ClaimError, claim
 from hwlessons.show.exercises import Check, check
@@ -8,6 +8,7 @@ from hwlessons.show.mistakes import quiet_errors
 from hwlessons.show.progress import progress
 from hwlessons.show.recordings import Recorded, recorded
 from hwlessons.show.tables import TableView, table
+from hwlessons.show.widgets import NumberFormatExplorer
 
 __all__ = [
     "Check",
@@ -15,6 +16,7 @@ __all__ = [
     "ClaimError",
     "FigureView",
     "MachineView",
+    "NumberFormatExplorer",
     "Recorded",
     "TableView",
     "bars",

@@ -1,0 +1,84 @@
+"""The JavaScript of the widgets, put together from the files of `show/static` without a build step.
+
+A widget's script is constants made by Python, then its files, of which the last defines `render({ model, el })`.
+JupyterLab takes it as an ES module. A built page takes the same as a classic script, which works from `file://` too,
+with `element.js` after it, which makes the widget's element draw itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hwlessons.facts.formats import formats_table
+
+STATIC = Path(__file__).parents[1] / "static"
+STYLE_NAME = "hwl-widgets.css"
+
+
+def _static(name: str) -> str:
+    return (STATIC / name).read_text("utf-8")
+
+
+def style() -> str:
+    """The CSS of all widgets."""
+    return _static("widgets.css")
+
+
+@dataclass(frozen=True)
+class Script:
+    """The JavaScript of one widget.
+
+    Attributes:
+        element: the name of the HTML element that the widget is on a page.
+        files: files of `show/static`, in order.
+        constants: what Python puts in front of them, by name: JSON values.
+    """
+
+    element: str
+    files: tuple[str, ...]
+    constants: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name of the file that a page loads."""
+        return f"{self.element}.js"
+
+    @cached_property
+    def source(self) -> str:
+        """What both forms have in common."""
+        values = {name: json.dumps(value, separators=(",", ":")) for name, value in self.constants.items()}
+        constants = [f"const {name} = {value};" for name, value in values.items()]
+        return "\n".join([*constants, *map(_static, self.files)])
+
+    @cached_property
+    def module(self) -> str:
+        """The ES module that anywidget takes."""
+        return f"{self.source}\nexport default {{ render }};\n"
+
+    @cached_property
+    def classic(self) -> str:
+        """The script of a built page, to be loaded deferred."""
+        body = f"{self.source}\n{_static('element.js')}\ndefineWidget({json.dumps(self.element)}, render);"
+        return f'(() => {{\n"use strict";\n{body}\n}})();\n'
+
+
+_LAYOUT = ("name", "bits", "exponent_bits", "fraction_bits", "bias", "specials", "has_sign", "has_subnormals")
+_NEEDED = (*_LAYOUT, "max", "max_fields", "codebook")
+
+NUMBER_FORMAT_EXPLORER = Script(
+    "hwl-number-format-explorer",
+    ("number_formats.js", "number_format_explorer.js"),
+    {"FORMATS": {name: {key: entry[key] for key in _NEEDED} for name, entry in formats_table().items()}},
+)
+SCRIPTS = (NUMBER_FORMAT_EXPLORER,)
+
+
+def scripts_of(html: str) -> list[Script]:
+    """The scripts that a page needs: those of the widgets whose elements it holds."""
+    return [script for script in SCRIPTS if re.search(rf"<{script.element}[\s>]", html)]
