@@ -15,9 +15,8 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """A terminal as standard error."""
+    """A terminal as standard error; not a fixture, for pytest sets its own between fixtures and test."""
     made = Terminal()
     monkeypatch.setattr(sys, "stderr", made)
     return made
@@ -30,15 +29,17 @@ def _two_cells() -> None:
         progress.advance()
 
 
-def test_a_terminal_sees_a_bar_with_the_lesson(terminal: Terminal) -> None:
+def test_a_terminal_sees_a_bar_with_the_lesson(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = terminal(monkeypatch)
     _two_cells()
-    assert "05_vram" in terminal.getvalue() and "/2" in terminal.getvalue()
+    assert "05_vram" in seen.getvalue() and "/2" in seen.getvalue()
 
 
-def test_without_tqdm_a_terminal_sees_a_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tqdm_a_terminal_sees_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = terminal(monkeypatch)
     monkeypatch.setitem(sys.modules, "tqdm", None)
     _two_cells()
-    assert terminal.getvalue() == "running lesson 05_vram …\n"
+    assert seen.getvalue() == "running lesson 05_vram …\n"
 
 
 def test_a_log_gets_a_line_a_lesson(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +47,8 @@ def test_a_log_gets_a_line_a_lesson(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "running lesson 05_vram …\n"
 
 
-def test_nothing_to_run_draws_nothing(terminal: Terminal) -> None:
+def test_nothing_to_run_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = terminal(monkeypatch)
     with Progress(0):
         pass
-    assert terminal.getvalue() == ""
+    assert seen.getvalue() == ""
