@@ -27,6 +27,7 @@ class _Replay:
         self._roles: dict[int, str] = {}
         self._num_saved: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
+        self._labels: dict[int, int] = {}
         self.step = self.gradient_bytes = self.saved_activation_bytes = self._saved_before = 0
         self._is_forward = False
 
@@ -79,10 +80,12 @@ class _Replay:
 
     def _resize(self, number: int, num_bytes: int) -> None:
         old, index = self._sizes[number], len(self.operators)
+        # numbered here, so that storages without bytes or elsewhere make no difference
+        label = self._labels.setdefault(number, len(self._labels)) if old or num_bytes else -1
         if old:
-            self.allocations.append(AllocationEvent("free", number, old, index))
+            self.allocations.append(AllocationEvent("free", label, old, index))
         if num_bytes:
-            self.allocations.append(AllocationEvent("alloc", number, num_bytes, index))
+            self.allocations.append(AllocationEvent("alloc", label, num_bytes, index))
         self._sizes[number] = num_bytes
         self.live[self._category(number)] += num_bytes - old
 

@@ -73,8 +73,11 @@ class StorageLog(TorchDispatchMode):
         self._sizes: list[int] = []
         self._computed: set[int] = set()
 
-    def storage_id(self, tensor: Tensor) -> tuple[int, bool]:
-        """Number of the tensor's storage, and whether it is seen for the first time (then its birth is logged)."""
+    def storage_id(self, tensor: Tensor, *, is_result: bool = False) -> tuple[int, bool]:
+        """Number of the tensor's storage, and whether it is seen for the first time: then its birth is logged.
+
+        What is first seen elsewhere than as an operator's result was there before: an input, if it has no other role.
+        """
         storage = tensor.untyped_storage()
         key, num_bytes = storage._cdata, storage.nbytes()
         known = self._ids.get(key)
@@ -95,6 +98,8 @@ class StorageLog(TorchDispatchMode):
         self.devices.append(tensor.device.type)
         self._sizes.append(num_bytes)
         events.append(("alloc", number, num_bytes))
+        if not is_result:
+            events.append(("input", number, 0))
         return number, True
 
     def ids_of(self, *values: Any) -> set[int]:
@@ -109,16 +114,11 @@ class StorageLog(TorchDispatchMode):
         if func.namespace in ("prim", "profiler"):  # a fake tensor asked for its device, or a profiler's mark
             return func(*args, **(kwargs or {}))
         kwargs = kwargs or {}
-        arguments = set()
-        for tensor in tensors_in((args, kwargs)):
-            number, is_new = self.storage_id(tensor)
-            if is_new:
-                self.events.append(("input", number, 0))
-            arguments.add(number)
+        arguments = self.ids_of(args, kwargs)
         result = func(*args, **kwargs)
         computed = not arguments.isdisjoint(self._computed) or not arguments.isdisjoint(self.parameters)
         for tensor in tensors_in(result):
-            number, is_new = self.storage_id(tensor)
+            number, is_new = self.storage_id(tensor, is_result=True)
             if is_new:
                 self._classify(number, func, arguments, computed)
         self.end_operator(func)

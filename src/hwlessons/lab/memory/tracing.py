@@ -47,8 +47,8 @@ class FakeRecorder(Recorder):
             return {key: self.convert(item) for key, item in value.items()}
         return value
 
-    def storage_id(self, tensor: Tensor) -> tuple[int, bool]:
-        return super().storage_id(self.convert(tensor))
+    def storage_id(self, tensor: Tensor, *, is_result: bool = False) -> tuple[int, bool]:
+        return super().storage_id(self.convert(tensor), is_result=is_result)
 
     def enter_module(self, module: nn.Module, args: Any) -> None:
         check_module(module)
@@ -61,7 +61,7 @@ class FakeRecorder(Recorder):
         if func is torch.ops.aten.lift_fresh.default:
             # torch.tensor(...): the fake mode itself keeps a small constant's value, as AdamW's step counter needs
             result = func(*args)
-            self.events.append(("input", self.storage_id(result)[0], 0))
+            self.storage_id(result)
             self.end_operator(func)
             return result
         args, kwargs = self.convert(args), self.convert(kwargs)
@@ -77,7 +77,7 @@ class FakeRecorder(Recorder):
             return func(*args)
         except DataDependentOutputException:
             value = stand_in()
-            if value is None:
+            if value is None or args[0].dtype is torch.bool:
                 raise
             return float(value) if args[0].is_floating_point() else value
 
