@@ -4,7 +4,7 @@
 const START = { number: "0.1", format: "bf16", overflow: "nonsaturating", bits: "0011110111001101" };
 const OVERFLOWS = { nonsaturating: "infinity or NaN (nonsaturating)", saturate: "the largest (saturate)" };
 const COLUMNS = ["format", "stored", "relative error", "spacing", "bits"];
-const FACTS = ["stored", "next larger", "next smaller", "spacing", "error", "largest", "beyond it"];
+const FACTS = ["next smaller", "next larger", "spacing", "error", "largest", "beyond it"];
 const TEXT_BOX = 'type="text" size="22" spellcheck="false" autocomplete="off" autocapitalize="off"';
 
 const toNumber = (text) => ({ nan: NaN, inf: Infinity, "-inf": -Infinity })[text] ?? Number(text);
@@ -147,7 +147,6 @@ function render({ model, el }) {
     });
     const beyond = (way) => `${writeNumber(decode(encode(Infinity, f, way), f))} (${way})`;
     const error = Number.isFinite(stored - value) ? stored - value : null;
-    at.stored.textContent = writeNumber(stored);
     at.spacing.textContent = writeNumber(spacing(stored, f));
     at.error.textContent = `${error > 0 ? "+" : ""}${writeShort(error)}`;
     at.largest.textContent = writeNumber(f.max);
@@ -166,7 +165,7 @@ function render({ model, el }) {
     const said = explain(code, f);
     at.toolbar.querySelectorAll("[data-says]").forEach((part) => { part.textContent = said[part.dataset.says]; });
     for (const name of ["number", "format", "overflow"]) at[name].value = state[name];
-    at.bits.value = writeBits(code, f);
+    Object.assign(at.bits, { value: writeBits(code, f), size: f.bits + 4 });
     drawFacts({ f, code, value });
     at.caption.textContent = `${state.number} in every format · computed`;
     for (const other of Object.values(FORMATS)) {

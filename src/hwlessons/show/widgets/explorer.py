@@ -96,7 +96,8 @@ class NumberFormatExplorer(Widget):
     def checked(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """See `Widget.checked`."""
         if set(state) != set(ENTRIES):
-            raise ValueError(f"the state has {', '.join(map(str, state))}; it must have {', '.join(ENTRIES)}")
+            has = ", ".join(map(str, state)) or "no entries"
+            raise ValueError(f"the state has {has}; it must have {', '.join(ENTRIES)}")
         _check_overflow(state["overflow"])
         code_of_bits(state["bits"], state["format"])
         float(state["number"])
