@@ -14,12 +14,14 @@ from lesson_checks.prose_numbers import unproven_numbers
 from lesson_checks.sample import cell, sample_lesson
 from lesson_checks.toc import contents
 
+from hwlessons import show
 from hwlessons.publish import store
 from hwlessons.publish.paths import Project
 from hwlessons.publish.run import run_lessons
 from hwlessons.publish.solutions import exercise_problems
 from hwlessons.show.claims import CLAIM_MIME
 from hwlessons.show.exercises import EXERCISE_MIME
+from hwlessons.show.widgets.widget import WIDGET_MIME
 
 Fault = Callable[[Notebook], Any]
 
@@ -209,9 +211,15 @@ def prints(cell_id: str, text: str, name: str = "stdout") -> Fault:
     return lambda notebook: cell(notebook, cell_id)["outputs"].append(new)
 
 
-def widget(notebook: Notebook) -> None:
-    shows("run", text_plain="x")(notebook)
-    cell(notebook, "run")["outputs"][-1]["data"]["application/vnd.jupyter.widget-view+json"] = {}
+def widget(html: str = "") -> Fault:
+    def plant(notebook: Notebook) -> None:
+        shows("run", text_plain="x", **({"text_html": html} if html else {}))(notebook)
+        cell(notebook, "run")["outputs"][-1]["data"][WIDGET_MIME] = {"model_id": "x"}
+
+    return plant
+
+
+OWN_WIDGET = show.NumberFormatExplorer().html()
 
 
 def twin_claim(notebook: Notebook) -> None:
@@ -234,7 +242,10 @@ RUN_FAULTS: list[tuple[Check, Fault, str]] = [
     (executed.outputs_for_everyone, shows("run", text_plain="x", image_png="x"), "a picture that show did not draw"),
     (executed.outputs_for_everyone, shows("run", text_plain="x", text_html="<table></table>"), "without a caption"),
     (executed.outputs_for_everyone, shows("run", text_plain="x", text_html="<svg></svg>"), "without a description"),
-    (executed.outputs_for_everyone, widget, "a widget"),
+    (executed.outputs_for_everyone, widget(), "a widget"),
+    (executed.outputs_for_everyone, widget("<table><caption>x</caption></table>"), "a widget"),
+    (executed.outputs_for_everyone, widget(OWN_WIDGET.replace("<table", "<p")), "a widget"),
+    (executed.outputs_for_everyone, widget(OWN_WIDGET.replace("state=", "title=")), "a widget"),
     (executed.outputs_for_everyone, shows("run", text_html="x"), "no plain text"),
     (unproven_numbers, edit("prose-3", "9.6 GB", "9.7 GB"), "'9.7 GB' is in no code"),
     (unproven_numbers, edit("prose-3", "8.94 GiB", "8.940 GB"), "'8.940 GB'"),
@@ -255,6 +266,12 @@ def test_a_fault_planted_in_a_run_is_found(
     notebook = copy.deepcopy(runs[0])
     fault(notebook)
     assert any(problem in found for found in check(notebook)), check(notebook)
+
+
+def test_a_widget_of_the_book_is_for_everyone(runs: tuple[Notebook, Notebook]) -> None:
+    notebook = copy.deepcopy(runs[0])
+    widget(OWN_WIDGET)(notebook)
+    assert executed.outputs_for_everyone(notebook) == []
 
 
 def test_solutions_pass_and_wrong_answers_are_refused(runs: tuple[Notebook, Notebook]) -> None:
