@@ -2,6 +2,7 @@
 
 from hwlessons.show.claims import Claim, ClaimError, claim
 from hwlessons.show.exercises import Check, check
+from hwlessons.show.explore import explore
 from hwlessons.show.figures import FigureView, bars, figure, line, memory_timeline, stacked_areas, stacked_bars
 from hwlessons.show.machine import MachineView, current_machine, machine
 from hwlessons.show.mistakes import quiet_errors
@@ -23,6 +24,7 @@ __all__ = [
     "check",
     "claim",
     "current_machine",
+    "explore",
     "figure",
     "line",
     "machine",
