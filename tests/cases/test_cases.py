@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-FINISHED_TOPICS = {"activations", "model states", "parameter count"}
+FINISHED_TOPICS = {
+    "activations",
+    "formats",
+    "mixed precision",
+    "model states",
+    "mx",
+    "parameter count",
+    "qlora",
+    "rounding",
+}
 
 
 def test_every_case_has_a_source_and_a_known_kind(cases):

@@ -25,6 +25,7 @@ from hwlessons.facts.formats import (
     finite_values,
     formats_table,
     neighbours,
+    published_limits,
     spacing,
     write_bits,
 )
@@ -219,3 +220,10 @@ def test_other_bad_input_names_the_value_and_what_is_allowed():
         NumberFormat("mine", 2, codebook=[1.0])
     with pytest.raises(ValueError, match="specials must be one of ieee, nan, none, got 'fnuz'"):
         NumberFormat("mine", 8, exponent_bits=4, fraction_bits=3, bias=7, specials="fnuz")
+
+
+def test_limits_are_those_that_the_specifications_print():
+    printed = published_limits()
+    assert set(printed) == {"e4m3", "e5m2", "e3m2", "e2m3", "e2m1"}
+    for name, limits in printed.items():
+        assert (FORMATS[name].max, FORMATS[name].min_normal, FORMATS[name].min_subnormal) == limits

@@ -4,7 +4,7 @@
 twin for tensors is `hwlessons.lab.rounding`.
 """
 
-from hwlessons.facts.formats.catalogue import FORMATS, find_format, formats_table
+from hwlessons.facts.formats.catalogue import FORMATS, find_format, formats_table, published_limits
 from hwlessons.facts.formats.codes import decode, decode_fields, encode, encode_fields
 from hwlessons.facts.formats.fields import Fields, code_of_bits, code_of_fields, fields_of_code, write_bits
 from hwlessons.facts.formats.grid import finite_values, neighbours, spacing
@@ -26,6 +26,7 @@ __all__ = [
     "finite_values",
     "formats_table",
     "neighbours",
+    "published_limits",
     "spacing",
     "write_bits",
 ]

@@ -44,3 +44,12 @@ def formats_table() -> dict[str, dict[str, Any]]:
         | {"codebook": list(fmt.codebook), "max_fields": None if fmt.codebook else list(fmt.max_fields)}
         for name, fmt in FORMATS.items()
     }
+
+
+def published_limits() -> dict[str, tuple[float, float, float]]:
+    """Largest, smallest normal and smallest subnormal number as the specifications print them, for formats of OCP.
+
+    They are read from `data/published_limits.toml`, which names the sources, and are not what `FORMATS` computes with.
+    """
+    text = files("hwlessons.facts").joinpath("data/published_limits.toml").read_text("utf8")
+    return {name: tuple(entry["limits"]) for name, entry in tomllib.loads(text).items()}
