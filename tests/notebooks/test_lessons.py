@@ -19,9 +19,6 @@ from hwlessons.publish.solutions import exercise_problems
 PROJECT = Project.find(Path(__file__).parent)
 LESSONS = PROJECT.lessons()
 MOST_MEMORY_BYTES = 2 * 10**9
-MOST_SECONDS = 60
-"""Twice what a lesson may take on two free cores: the machine that tests may be busy."""
-
 lessons = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 
 
@@ -73,11 +70,10 @@ def test_run(lesson: Path, check: Check) -> None:
 
 
 @lessons
-def test_run_is_short_and_small(lesson: Path) -> None:
+def test_run_is_small(lesson: Path) -> None:
     ran(lesson)
     record = store.load_record(PROJECT, lesson.stem)
     assert record is not None
-    assert record.seconds <= MOST_SECONDS
     assert record.peak_memory_bytes <= MOST_MEMORY_BYTES
 
 
