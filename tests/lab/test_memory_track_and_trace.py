@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from hwlessons.lab.memory import TraceError, trace, track
 from hwlessons.lab.transformer import Transformer
 
+ONE_BLOCK = dataclasses.replace(GPT, num_layers=1)
 IMPLEMENTATIONS = [{"foreach": False}, {"foreach": True}, {"fused": True}]
 CLIP = nn.utils.clip_grad_norm_
 
@@ -209,7 +211,7 @@ def test_sparse_gradients_are_refused_by_trace():
 
 def scaled(optimizer_options, unscale, enabled=True):
     def build():
-        model = Transformer(GPT)
+        model = Transformer(ONE_BLOCK)
         optimizer = AdamW(model.parameters(), **optimizer_options)
         scaler = torch.amp.GradScaler("cpu", init_scale=128.0, enabled=enabled)
         x, y = torch.randint(101, (2, 2, 12))
@@ -269,7 +271,7 @@ def with_batches(batches):
     """A build whose step trains on every batch that `batches()` yields."""
 
     def build():
-        model = Transformer(GPT)
+        model = Transformer(ONE_BLOCK)
         optimizer = adamw(model.parameters())
         source = batches()
 
@@ -325,7 +327,7 @@ def test_batches_made_outside():
 
 
 def test_model_and_optimizer_made_outside_stay_as_they_were():
-    model = Transformer(GPT)
+    model = Transformer(ONE_BLOCK)
     optimizer = adamw(model.parameters())
     x, y = tokens(2, 12), tokens(2, 12)
     before = copy.deepcopy(model.state_dict())
@@ -394,7 +396,7 @@ def test_model_made_on_meta_and_filled():
 
 def test_weight_averages():
     def build():
-        model = Transformer(GPT)
+        model = Transformer(ONE_BLOCK)
         optimizer = adamw(model.parameters())
         average = torch.optim.swa_utils.AveragedModel(
             model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
