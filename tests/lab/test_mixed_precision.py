@@ -84,7 +84,7 @@ def test_small_updates_are_lost_without_master_weights_and_kept_with_them():
 def test_master_weights_reach_the_model():
     runs = compare("fp32", "bf16, master weights", batches=BATCHES[:1] * 6)
     assert runs["bf16, master weights"].losses == pytest.approx(runs["fp32"].losses, rel=0.02)
-    assert runs["fp32"].losses[-1] < 0.7 * runs["fp32"].losses[0]
+    assert runs["fp32"].losses[-1] < 0.9 * runs["fp32"].losses[0]
 
 
 def test_small_gradients_are_flushed_without_a_scaler_and_kept_with_one():
