@@ -49,6 +49,7 @@ class Canvas:
         self.title = title
         self.alt: str | None = None
         self.summary = ""
+        self.legend_adds_height = False
         self.view: FigureView | None = None
 
 
@@ -160,6 +161,9 @@ def _place_legend(frame: Canvas) -> None:
     fitting = max(1, int((72 * style.WIDTH_INCHES - 10) / (35 + 4.5 * widest)))
     num_rows = math.ceil(len(labels) / fitting)
     columns = math.ceil(len(labels) / num_rows)
+    if frame.legend_adds_height:
+        width, height = frame.drawn.get_size_inches()
+        frame.drawn.set_size_inches(width, height + 0.2 * num_rows)
     # matplotlib fills a legend column by column; people read row by row
     order = sorted(range(len(labels)), key=lambda n: (n % columns, n // columns))
     frame.drawn.legend(

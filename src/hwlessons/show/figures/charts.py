@@ -43,11 +43,11 @@ def line(
         name_axes(axes, x_label, y_label, x_scale, y_scale)
         for mark, (label, values) in zip(marks_for(list(named)), named.items(), strict=True):
             axes.plot(x, values, color=mark.colour, marker=mark.marker, linestyle=mark.dash, label=label)
+        mark_levels(axes, levels)  # first, so that the axis reaches them
         if y_scale == "linear":
             axes.set_ylim(bottom=min(0, *(min(values) for values in named.values())))
         if x_scale == "log2" and len(x) <= MOST_TICKS:
             axes.xaxis.set_major_locator(FixedLocator([float(value) for value in x]))
-        mark_levels(axes, levels)
     return view_of(frame)
 
 

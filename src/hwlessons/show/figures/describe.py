@@ -69,7 +69,7 @@ def _bars(axes: Axes) -> list[str]:
         ticks = axes.get_yticklabels() if flat else axes.get_xticklabels()
         names = [tick.get_text() for tick in ticks]
         sizes = [patch.get_width() if flat else patch.get_height() for patch in container.patches]
-        values = [f"{name} {tick_text(_short(size))}" for name, size in zip(names, sizes, strict=False)]
+        values = [f"{name} {tick_text(short(size))}" for name, size in zip(names, sizes, strict=False)]
         sentences.append(_sentence(container.get_label(), values, len(containers)))
     return sentences
 
@@ -105,14 +105,14 @@ def _levels(axes: Axes) -> list[str]:
 
 def _series(label: Any, x: Any, y: Any, num_series: int) -> str:
     if len(x) <= MOST_POINTS:
-        values = [f"{tick_text(_short(b))} at {tick_text(_short(a))}" for a, b in zip(x, y, strict=True)]
+        values = [f"{tick_text(short(b))} at {tick_text(short(a))}" for a, b in zip(x, y, strict=True)]
         return _sentence(label, values, num_series)
     low, high = int(np.nanargmin(y)), int(np.nanargmax(y))
     ends = [
         f"{len(x):,} points",
-        f"from {tick_text(_short(y[0]))} to {tick_text(_short(y[-1]))}",
-        f"lowest {tick_text(_short(y[low]))} at {tick_text(_short(x[low]))}",
-        f"highest {tick_text(_short(y[high]))} at {tick_text(_short(x[high]))}",
+        f"from {tick_text(short(y[0]))} to {tick_text(short(y[-1]))}",
+        f"lowest {tick_text(short(y[low]))} at {tick_text(short(x[low]))}",
+        f"highest {tick_text(short(y[high]))} at {tick_text(short(x[high]))}",
     ]
     return _sentence(label, ends, num_series)
 
@@ -126,5 +126,7 @@ def _sentence(label: Any, values: Sequence[str], num_series: int) -> str:
     return f"{named}: {', '.join(values)}." if named else f"Values: {', '.join(values)}."
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.3g}")
+def short(value: float) -> float:
+    """Three significant digits; a whole number below a million stays what it is, 1,024 for instance."""
+    whole = float(value).is_integer() and abs(value) < 1e6
+    return float(value) if whole else float(f"{value:.3g}")

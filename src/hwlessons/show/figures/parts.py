@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from hwlessons.show.figures.canvas import Canvas, FigureView, Scale, canvas, check_label, set_scales
-from hwlessons.show.figures.describe import LEVEL, remember
+from hwlessons.show.figures.describe import LEVEL, remember, short
 from hwlessons.show.figures.style import INK, tick_text
 
 Values = Sequence[float]
@@ -24,7 +24,7 @@ def mark_levels(axes: Axes, levels: Mapping[str, float] | None, *, upright: bool
             (axes.axvline, axes.get_xaxis_transform()) if upright else (axes.axhline, axes.get_yaxis_transform())
         )
         drawn = draw(value, color=INK, linestyle=(0, (4, 3)), linewidth=1, gid=LEVEL)
-        remember(drawn, f"{label} at {tick_text(value)}")
+        remember(drawn, f"{label} at {tick_text(short(value))}")
         if upright:
             axes.text(value, 1.01, label, transform=write, ha="center", va="bottom", fontsize=9)
         else:
@@ -45,6 +45,7 @@ def lying_bars(
     check_label("value_label", label)
     with canvas(title, kind=kind, height_inches=0.7 + 0.34 * rows, on=on) as frame:
         axes = frame.axes
+        frame.legend_adds_height = True
         set_scales(axes, scale, "linear")
         axes.set_xlabel(label)
         axes.set_yticks(range(len(categories)), list(categories))
