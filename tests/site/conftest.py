@@ -7,7 +7,7 @@ import http.server
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,12 +58,25 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 @pytest.fixture(scope="session")
-def addresses(html: Path) -> Iterator[dict[str, str]]:
+def serve() -> Iterator[Callable[[Path], dict[str, str]]]:
+    """Serves a folder; says where it is found over http and as files."""
+    servers = []
+
+    def start(folder: Path) -> dict[str, str]:
+        server = _Server(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return {"http": f"http://localhost:{server.server_address[1]}", "file": folder.as_uri()}
+
+    yield start
+    for server in servers:
+        server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def addresses(html: Path, serve: Callable[[Path], dict[str, str]]) -> dict[str, str]:
     """Where the site is found over http and as files."""
-    server = _Server(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(html)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield {"http": f"http://localhost:{server.server_address[1]}", "file": html.as_uri()}
-    server.shutdown()
+    return serve(html)
 
 
 @dataclass
@@ -75,15 +88,20 @@ class Visit:
 
 
 @pytest.fixture
-def visit(browser: Any, addresses: dict[str, str]) -> Iterator[Any]:
+def visit(open_page: Callable[..., Visit], addresses: dict[str, str]) -> Callable[..., Visit]:
     """Opens a page of the site and waits until it is quiet."""
+    return lambda name, scheme="http", **options: open_page(addresses[scheme], name, **options)
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Visit]]:
+    """Opens a page below an address and waits until it is quiet."""
     opened = []
 
-    def go(name: str, scheme: str = "http", **options: Any) -> Visit:
+    def go(base: str, name: str, **options: Any) -> Visit:
         page = browser.new_page(**options)
         opened.append(page)
         there = Visit(page)
-        base = addresses[scheme]
         page.on("pageerror", lambda error: there.faults.append(f"page error: {error}"))
         page.on("console", lambda m: there.faults.append(f"console: {m.text}") if m.type == "error" else None)
         page.on("requestfailed", lambda request: there.faults.append(f"failed: {request.url}"))
