@@ -163,6 +163,10 @@ def test_scripts_and_style_name_no_other_host() -> None:
         assert not re.search(r"https?:|//[a-z]+\.|\beval\b|\bimport\b", path.read_text("utf-8")), path.name
 
 
+def test_nothing_moves() -> None:
+    assert not re.search(r"transition|animation|@keyframes|scroll-behavior", style())
+
+
 def test_a_widget_without_a_kernel_must_say_how_it_looks() -> None:
     class Bare(Widget):
         script = NUMBER_FORMAT_EXPLORER
