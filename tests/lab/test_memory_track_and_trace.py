@@ -394,6 +394,27 @@ def test_model_made_on_meta_and_filled():
     track_and_trace(build)
 
 
+def test_lazy_modules_that_build_has_filled():
+    def build():
+        model = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(2))
+        x = torch.randn(4, 6)
+        model(x)
+        optimizer = adamw(model.parameters())
+
+        def step():
+            model(x).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return model, optimizer, step
+
+    memory = track(build)
+    assert_consistent(memory)
+    assert memory.parameter_bytes == 4 * (6 * 8 + 8 + 8 * 2 + 2)
+    with pytest.raises(TraceError, match=r"nn\.LazyLinear\(8\).*lazy module"):
+        trace(build)
+
+
 def test_weight_averages():
     def build():
         model = Transformer(ONE_BLOCK)

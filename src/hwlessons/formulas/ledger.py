@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hwlessons.facts.shapes import TransformerShape
-from hwlessons.formulas.model_tape import ModelTape, symbol_sizes
+from hwlessons.formulas.model_tape import ModelTape
 from hwlessons.formulas.step_recipe import StepRecipe
+from hwlessons.formulas.symbols import symbol_sizes
 from hwlessons.formulas.tape_parts import SavedRow
 
 __all__ = ["SavedRow", "layer_bytes", "saved_activation_bytes", "saved_rows", "symbol_sizes"]

@@ -14,36 +14,9 @@ from hwlessons.formulas.operators import Context, add, dropout, embedding, linea
 from hwlessons.formulas.parameters import parameter_tensors
 from hwlessons.formulas.rotary_operators import rotary_table, rotate
 from hwlessons.formulas.step_recipe import StepRecipe, check_kernels
+from hwlessons.formulas.symbols import parameter_dims, symbol_sizes
 from hwlessons.formulas.tape import Tape
 from hwlessons.formulas.tape_parts import Leaf, Value
-
-
-def symbol_sizes(shape: TransformerShape, recipe: StepRecipe) -> dict[str, int]:
-    """The value of every symbol in the ledger's `dims`.
-
-    Raises:
-        ValueError: if learned positions are fewer than the sequence is long.
-    """
-    if shape.positions == "learned" and recipe.sequence > shape.max_positions:
-        raise ValueError(f"sequence must be at most max_positions ({shape.max_positions}), got {recipe.sequence}")
-    return {
-        "b": recipe.microbatch,
-        "s": recipe.sequence,
-        "s/32": -(-recipe.sequence // 32) * 32,
-        "h": shape.width,
-        "h/2": shape.width // 2,
-        "a": shape.num_heads,
-        "g": shape.num_kv_heads,
-        "d": shape.head_dim,
-        "d/2": shape.head_dim // 2,
-        "k": shape.kv_width,
-        "k/2": shape.kv_width // 2,
-        "f": shape.ffn_width,
-        "V": shape.vocab_size,
-        "p": shape.max_positions,
-        "n": recipe.num_microbatches,
-        "2": 2,
-    }
 
 
 @dataclass(eq=False)
@@ -61,7 +34,7 @@ class ModelTape:
         self.context = Context(self.kernels, self.recipe.precision == "autocast_bf16")
         size = self.recipe.parameter_itemsize
         self.leaves = {
-            tensor.name: Leaf(self._parameter(tensor.name, tensor.sizes, size))
+            tensor.name: Leaf(self.tape.allocate(tensor.name, parameter_dims(tensor), size, "parameters"))
             for tensor in parameter_tensors(self.shape)
         }
         if self.shape.tied_embeddings:
@@ -69,19 +42,6 @@ class ModelTape:
         self.tape.allocate("tokens", "n b s", 8, "inputs")
         self.tape.allocate("targets", "n b s", 8, "inputs")
         self.tokens = self.tape.allocate("token view", "", 0, "inputs")
-
-    def _parameter(self, name: str, sizes: tuple[int, ...], itemsize: int) -> Storage:
-        by_value = {"h": self.shape.width, "f": self.shape.ffn_width, "k": self.shape.kv_width}
-        if name.startswith(("token_embedding", "head")):
-            dims = "V h"
-        elif name.startswith("position"):
-            dims = "p h"
-        else:
-            role = name.split(".")[-2]
-            rows = {"key": "k", "value": "k", "gate": "f", "up": "f"}.get(role, "h")
-            dims = rows if len(sizes) == 1 else f"{rows} {'f' if role == 'down' else 'h'}"
-            assert sizes[0] == by_value[rows], (name, sizes)
-        return self.tape.allocate(name, dims, itemsize, "parameters")
 
     # --- the model --------------------------------------------------------------------------------------------------
 

@@ -19,8 +19,8 @@ are not seen (backward on a GPU runs in such a thread, which inherits the record
 """
 
 from hwlessons.formulas.liveness import CATEGORIES
+from hwlessons.lab.memory.phases import phase
 from hwlessons.lab.memory.step_memory import AllocationEvent, StepMemory, Timeline
-from hwlessons.lab.memory.storage_log import phase
 from hwlessons.lab.memory.trace_errors import TraceError
 from hwlessons.lab.memory.tracing import trace
 from hwlessons.lab.memory.tracking import track

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
-from unittest import mock
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks_of_all_modules
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
-from hwlessons.lab.memory.storage_log import StorageLog, in_backward, named_phase, tensors_in
-
-SavedTensorsHooks = torch.autograd.graph.saved_tensors_hooks
-
-
-class Saved:
-    """A tensor kept for backward; tells the log when autograd lets go of it."""
-
-    __slots__ = ("events", "storage_id", "tensor")
-
-    def __init__(self, tensor: Tensor, storage_id: int, events: list) -> None:
-        self.tensor, self.storage_id, self.events = tensor, storage_id, events
-        events.append(("save", storage_id, in_backward()))
-
-    def __del__(self) -> None:
-        self.events.append(("unsave", self.storage_id, 0))
+from hwlessons.lab.memory.phases import in_backward, named_phase
+from hwlessons.lab.memory.saved_tensors import saved_tensors_logged
+from hwlessons.lab.memory.storage_log import StorageLog, tensors_in
 
 
 class Recorder(StorageLog):
@@ -125,37 +111,12 @@ class Recorder(StorageLog):
 
     def _register_parameter(self, module: nn.Module, name: str, parameter: Tensor | None) -> None:
         # before build() returns a model, so that copies of its parameters are not taken for data
-        self._computed |= self.ids_of(parameter)
-
-    # --- saved tensors ------------------------------------------------------------------------------------------
-
-    def _pack(self, tensor: Tensor) -> Any:
-        found = list(tensors_in(tensor))
-        return Saved(tensor, self.storage_id(found[0])[0], self.events) if len(found) == 1 else tensor
-
-    def _note_kept(self, tensor: Tensor, packed: Any) -> None:
-        """Other people's hooks: what they return is kept, and in backward (recomputation) the tensor itself."""
-        for one in tensors_in((packed, tensor) if in_backward() else packed):
-            self.events.append(("save", self.storage_id(one)[0], in_backward()))
-
-    def _listen(self) -> Callable[[Any], None]:
-        def enter(hooks: Any) -> None:
-            def pack(tensor: Tensor) -> Any:
-                packed = hooks.pack_hook(tensor)
-                self._note_kept(tensor, packed)
-                return packed
-
-            torch._C._autograd._push_saved_tensors_default_hooks(pack, hooks.unpack_hook)
-
-        return enter
+        if not is_lazy(parameter):
+            self._computed |= self.ids_of(parameter)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Recorder]:
         """Everything inside is logged; afterwards every hook is gone again."""
-
-        def unpack(packed: Any) -> Tensor:
-            return packed.tensor if isinstance(packed, Saved) else packed
-
         with contextlib.ExitStack() as stack:
             stack.callback(lambda: [hook.remove() for hook in self._hooks.values()])
             for hook in (
@@ -166,8 +127,7 @@ class Recorder(StorageLog):
                 hooks_of_all_modules.register_module_parameter_registration_hook(self._register_parameter),
             ):
                 stack.callback(hook.remove)
-            stack.enter_context(SavedTensorsHooks(self._pack, unpack))
-            stack.enter_context(mock.patch.object(SavedTensorsHooks, "__enter__", self._listen()))
+            stack.enter_context(saved_tensors_logged(self))
             stack.enter_context(self)
             yield self
 

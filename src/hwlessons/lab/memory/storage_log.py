@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -11,6 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
+from hwlessons.lab.memory.phases import in_autocast, in_backward
+
+# a fake tensor asks for its device, a profiler makes a mark
+NO_OPERATORS = ("prim", "profiler")
 # they move no bytes, and a fake tensor has more or fewer of them than a real one
 _UNLOGGED = {"detach", "alias", "_local_scalar_dense"}
 
@@ -31,18 +34,6 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from tensors_in(item)
-
-
-def in_backward() -> bool:
-    """Whether autograd's engine is visiting a graph."""
-    return torch._C._current_graph_task_id() != -1
-
-
-def in_autocast() -> bool:
-    """Whether some autocast region is open, also while autocast itself is casting (then it reads as disabled)."""
-    nesting = torch.autocast_increment_nesting() - 1
-    torch.autocast_decrement_nesting()
-    return nesting > 0
 
 
 class Operator(NamedTuple):
@@ -111,9 +102,9 @@ class StorageLog(TorchDispatchMode):
         return False  # or torch wraps what follows, and imports its compiler for that
 
     def __torch_dispatch__(self, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.namespace in ("prim", "profiler"):  # a fake tensor asked for its device, or a profiler's mark
-            return func(*args, **(kwargs or {}))
         kwargs = kwargs or {}
+        if func.namespace in NO_OPERATORS:
+            return func(*args, **kwargs)
         arguments = self.ids_of(args, kwargs)
         result = func(*args, **kwargs)
         computed = not arguments.isdisjoint(self._computed) or not arguments.isdisjoint(self.parameters)
@@ -147,24 +138,3 @@ class StorageLog(TorchDispatchMode):
     def makes_data(self) -> bool:
         """Whether a tensor that no parameter had a part in is data: no module, optimizer or backward makes it."""
         raise NotImplementedError
-
-
-_named_phases: list[str] = []
-
-
-@contextlib.contextmanager
-def phase(name: str) -> Iterator[None]:
-    """Name what happens inside, e.g. `with phase("evaluate")`, in the timeline of a surrounding `track` or `trace`.
-
-    The innermost name counts. Outside `track` and `trace` it does nothing.
-    """
-    _named_phases.append(name)
-    try:
-        yield
-    finally:
-        _named_phases.pop()
-
-
-def named_phase() -> str:
-    """The innermost name given by `phase`, or nothing."""
-    return _named_phases[-1] if _named_phases else ""

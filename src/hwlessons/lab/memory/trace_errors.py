@@ -21,6 +21,11 @@ import hwlessons
 NEEDS_VALUES = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException)
 _MESSAGES = ("is not supported for tensor subclasses", "fake tensor", "Cannot copy out of meta tensor")
 _CPU_ONLY = "trace computes CPU kernels: make tensors on the cpu"
+_ADVICE = {
+    "not linked with support for": _CPU_ONLY,
+    "of type FakeTensor which is not a subclass": "a lazy module's parameter cannot be traced. Give its size, or measure "
+    "with track(build)",
+}
 _HIDDEN = (Path(torch.__file__).parent, Path(hwlessons.__file__).parent / "lab" / "memory")
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib"))
 
@@ -56,8 +61,9 @@ def errors_that_name_the_line() -> Iterator[None]:
     except (*NEEDS_VALUES, RuntimeError, NotImplementedError) as error:
         if isinstance(error, NEEDS_VALUES) or any(part in str(error) for part in _MESSAGES):
             raise TraceError(f"{_where(error)}: {needs_value()}") from None
-        if "not linked with support for" in str(error):
-            raise TraceError(f"{_where(error)}: {_CPU_ONLY}") from None
+        for part, advice in _ADVICE.items():
+            if part in str(error):
+                raise TraceError(f"{_where(error)}: {advice}") from None
         raise
 
 
