@@ -23,8 +23,8 @@ _MESSAGES = ("is not supported for tensor subclasses", "fake tensor", "Cannot co
 _CPU_ONLY = "trace computes CPU kernels: make tensors on the cpu"
 _ADVICE = {
     "not linked with support for": _CPU_ONLY,
-    "of type FakeTensor which is not a subclass": "a lazy module's parameter cannot be traced. Give its size, or measure "
-    "with track(build)",
+    "of type FakeTensor which is not a subclass": "a lazy module's parameter cannot be traced. Give "
+    "its size, or measure with track(build)",
 }
 _HIDDEN = (Path(torch.__file__).parent, Path(hwlessons.__file__).parent / "lab" / "memory")
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib"))
