@@ -364,6 +364,21 @@ def test_a_loss_that_the_reader_keeps_stays():
     assert five.at_peak["temporaries"] - two.at_peak["temporaries"] == 3 * 4
 
 
+def test_a_tensor_that_outlives_backward_is_saved_no_more():
+    def body(model, optimizer, x):
+        hidden = torch.tanh(model[0](x))
+        model[2](hidden).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return hidden
+
+    memory = track_and_trace(steps(body))
+    assert memory.saved_activation_bytes == X
+    assert memory.peak_phase == "optimizer"
+    assert memory.at_peak["saved_activations"] == 0
+    assert memory.at_peak["temporaries"] == 3 * W + X
+
+
 class Square(torch.autograd.Function):
     """Keeps its input for backward."""
 

@@ -67,8 +67,8 @@ class Recorder(StorageLog):
         self.parameters |= self.ids_of(*model.parameters())
         self.buffers |= self.ids_of(*model.buffers())
         for optimizer in self._optimizers:
-            # a parameter that only the optimizer knows is a master copy
-            self.optimizer_state |= self.ids_of(*optimizer.state.values(), *_owned(optimizer)) - self.parameters
+            # a parameter that only the optimizer knows is a master copy; the model's own stay parameters
+            self.optimizer_state |= self.ids_of(*optimizer.state.values(), *_owned(optimizer))
 
     def _note_gradient(self, parameter: Tensor) -> None:
         for tensor in tensors_in(parameter.grad):
@@ -111,7 +111,7 @@ class Recorder(StorageLog):
 
     def _register_parameter(self, module: nn.Module, name: str, parameter: Tensor | None) -> None:
         # before build() returns a model, so that copies of its parameters are not taken for data
-        if not is_lazy(parameter):
+        if parameter is not None and not is_lazy(parameter):
             self._computed |= self.ids_of(parameter)
 
     @contextlib.contextmanager
