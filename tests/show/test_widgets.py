@@ -99,6 +99,11 @@ def test_what_it_cannot_show_is_refused(arguments: tuple[Any, str], message: str
         ("value", "abc", "value must be a number"),
         ("state", {}, "the state has no entries; it must have number, format, overflow, bits"),
         ("state", {"number": "x", "format": "e2m1", "overflow": "saturate", "bits": "0000"}, "could not convert"),
+        (
+            "state",
+            {"number": "0", "format": "e2m1", "overflow": "wrap", "bits": "0000"},
+            "overflow must be .* got 'wrap'",
+        ),
     ],
 )
 def test_a_bad_property_leaves_it_as_it_was(name: str, value: Any, message: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, get_args
 
@@ -98,7 +97,8 @@ class NumberFormatExplorer(Widget):
         if set(state) != set(ENTRIES):
             has = ", ".join(map(str, state)) or "no entries"
             raise ValueError(f"the state has {has}; it must have {', '.join(ENTRIES)}")
-        _check_overflow(state["overflow"])
+        if state["overflow"] not in OVERFLOWS:
+            raise ValueError(f"overflow must be {' or '.join(OVERFLOWS)}, got {state['overflow']!r}")
         code_of_bits(state["bits"], state["format"])
         float(state["number"])
         return dict(state)
@@ -115,15 +115,7 @@ class NumberFormatExplorer(Widget):
         return f"NumberFormatExplorer({number}, {self.format!r}, overflow={self.overflow!r})"
 
 
-def _check_overflow(overflow: Any) -> None:
-    if overflow not in OVERFLOWS:
-        raise ValueError(f"overflow must be {' or '.join(OVERFLOWS)}, got {overflow!r}")
-
-
 def _state(value: float, format: str, overflow: Overflow) -> dict[str, Any]:
     fmt, number = find_format(format), checked_number(value)
-    _check_overflow(overflow)
-    if math.isnan(number) and not fmt.has_nan:
-        raise ValueError(f"{fmt.name} has no code for NaN")
     bits = f"{encode(number, fmt, overflow=overflow):0{fmt.bits}b}"
     return {"number": write_value(number), "format": fmt.name, "overflow": overflow, "bits": bits}
