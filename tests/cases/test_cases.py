@@ -10,6 +10,7 @@ TESTS = Path(__file__).parents[1]
 FINISHED_TOPICS = {
     "activations",
     "formats",
+    "gradient accumulation",
     "mixed precision",
     "model states",
     "mx",

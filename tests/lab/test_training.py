@@ -14,7 +14,7 @@ from hwlessons.lab.artifacts import resume_run, save_run
 from hwlessons.lab.corpus import VOCAB_SIZE, TokenWindows
 from hwlessons.lab.seeds import seed_everything
 from hwlessons.lab.timing import StageClock
-from hwlessons.lab.training import ShuffledBatches, TrainingRecord, evaluate, train
+from hwlessons.lab.training import IGNORED_TARGET, ShuffledBatches, TrainingRecord, evaluate, train
 from hwlessons.lab.transformer import Transformer
 
 TINY = TransformerShape.gpt2_like(num_layers=1, width=16, num_heads=2, vocab_size=VOCAB_SIZE, max_positions=32)
@@ -69,6 +69,48 @@ def test_a_last_group_that_is_not_full_is_used():
     record = train(*make(), batches, num_optimizer_steps=2, accumulation_steps=2)
     assert record.num_microbatches_seen == 3 and record.num_tokens == 24
     assert record.losses[1] > 1  # the mean over the tokens of one microbatch, not half of it
+
+
+def test_padding_has_no_weight_and_a_padded_microbatch_weighs_what_it_holds():
+    inputs, targets = tokens(3, 9)
+    padded_inputs, padded_targets = inputs.clone(), targets.clone()
+    padded_inputs[0, 3:], padded_targets[0, 3:] = 0, IGNORED_TARGET
+    all_padding = (inputs[:1], torch.full_like(targets[:1], IGNORED_TARGET))
+    one_by_one = [(inputs[:1, :3], targets[:1, :3]), (inputs[1:], targets[1:])]
+    padded = [(padded_inputs[:1], padded_targets[:1]), all_padding, (inputs[1:], targets[1:])]
+    results = []
+    for batches in (one_by_one, padded, [(padded_inputs, padded_targets)]):
+        model, _ = make(dtype=torch.float64)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        record = train(model, optimizer, batches, num_optimizer_steps=1, accumulation_steps=len(batches))
+        assert record.num_tokens == 3 + 8 + 8
+        evaluated = evaluate(model, batches)
+        assert evaluated.num_tokens == 3 + 8 + 8
+        results.append((evaluated.loss, torch.cat([p.detach().flatten() for p in model.parameters()])))
+    for loss, parameters in results[1:]:
+        assert loss == pytest.approx(results[0][0], rel=1e-6)
+        assert torch.allclose(parameters, results[0][1], rtol=0, atol=1e-14)
+
+
+def test_a_step_without_supervised_tokens_is_refused():
+    inputs, targets = tokens(2, 9)
+    nothing = (inputs, torch.full_like(targets, IGNORED_TARGET))
+    with pytest.raises(
+        ValueError, match="optimizer step 2 must hold a supervised token, got none: all targets are -100"
+    ):
+        train(*make(), [(inputs, targets), nothing], num_optimizer_steps=2)
+    with pytest.raises(ValueError, match="supervised token to evaluate on, got none: all targets are -100"):
+        evaluate(make()[0], [nothing])
+
+
+def test_a_scheduler_in_on_step_follows_optimizer_steps():
+    model, optimizer = make()
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+    batches = ShuffledBatches(TokenWindows(32), 1)
+    record = train(
+        model, optimizer, batches, num_optimizer_steps=3, accumulation_steps=4, on_step=lambda _: scheduler.step()
+    )
+    assert scheduler.last_epoch == record.num_optimizer_steps == 3 and record.num_microbatches_seen == 12
 
 
 def test_the_loop_works_with_torchs_own_loader():

@@ -18,6 +18,7 @@ from hwlessons.lab.devices import synchronize
 from hwlessons.lab.timing import StageClock
 
 Batch = tuple[Tensor, Tensor]
+IGNORED_TARGET = -100  # what cross_entropy leaves out: padding, prompts
 
 
 class Items(Protocol):
@@ -36,7 +37,7 @@ class TrainingRecord:
         losses: mean loss per token of each optimizer step, before its update (nats).
         num_optimizer_steps: updates of the parameters.
         num_microbatches_seen: forward and backward passes.
-        num_tokens: target tokens of all microbatches.
+        num_tokens: supervised target tokens of all microbatches.
         seconds: time inside the loop, until the device had finished.
     """
 
@@ -54,7 +55,7 @@ class TrainingRecord:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Mean loss per token (nats) over `num_tokens` target tokens."""
+    """Mean loss per token (nats) over `num_tokens` supervised target tokens."""
 
     loss: float
     num_tokens: int
@@ -121,18 +122,20 @@ def train(
     clock: StageClock | None = None,
     on_step: Callable[[int], object] | None = None,
 ) -> TrainingRecord:
-    """Train for `num_optimizer_steps` updates, each on the mean loss of all tokens of its microbatches.
+    """Train for `num_optimizer_steps` updates, each on the mean loss of all supervised tokens of its microbatches.
 
     Args:
         model: maps token ids (batch, sequence) to logits (batch, sequence, vocabulary); is on `device`.
-        batches: pairs (inputs, targets) of token ids on the host, for instance `ShuffledBatches` or a DataLoader.
+        batches: pairs (inputs, targets) of token ids on the host, for instance `ShuffledBatches` or a DataLoader;
+            targets of `IGNORED_TARGET` are not supervised.
         accumulation_steps: microbatches for each optimizer step; a last group that `batches` cannot fill is used as is.
         so_far: the record of the same run, to go on with.
         clock: collects the stages "wait for batch", "to device", "forward", "loss", "backward" and "optimizer".
-        on_step: is called with the number of optimizer steps after each one.
+        on_step: is called with the number of optimizer steps after each one; a learning-rate scheduler steps here.
 
     Raises:
-        ValueError: if a count is below 1, or `batches` ends before the last step.
+        ValueError: if a count is below 1, `batches` ends before the last step, or the microbatches of a step hold no
+            supervised token.
     """
     if num_optimizer_steps < 1 or accumulation_steps < 1:
         asked = f"{num_optimizer_steps} and {accumulation_steps}"
@@ -146,7 +149,11 @@ def train(
             group = list(islice(stream, accumulation_steps))
         if not group:
             raise ValueError(f"batches ended after {step} of {num_optimizer_steps} optimizer steps")
-        num_tokens_in_step = sum(targets.numel() for _, targets in group)
+        num_tokens_in_step = sum(num_supervised(targets) for _, targets in group)
+        if not num_tokens_in_step:
+            raise ValueError(
+                f"targets of optimizer step {step + 1} must hold a supervised token, got none: {_ALL_IGNORED}"
+            )
         step_loss = torch.zeros((), device=device)
         for inputs, targets in group:
             with _stage(clock, "to device"):
@@ -183,20 +190,31 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], *, device: torch.device
     """Mean loss per token over all of `batches` (which must end), with dropout off; the model's mode is restored.
 
     Raises:
-        ValueError: if `batches` is empty.
+        ValueError: if `batches` is empty or holds no supervised token.
     """
     was_training = model.training
     model.eval()
-    total, num_tokens = torch.zeros((), dtype=torch.float64), 0
+    total, num_tokens, num_batches = torch.zeros((), dtype=torch.float64), 0, 0
     for inputs, targets in batches:
         logits = model(inputs.to(device))
         loss = F.cross_entropy(logits.flatten(0, 1), targets.to(device).flatten(), reduction="sum")
         total += loss.double().cpu()
-        num_tokens += targets.numel()
+        num_tokens += num_supervised(targets)
+        num_batches += 1
     model.train(was_training)
-    if not num_tokens:
+    if not num_batches:
         raise ValueError("batches must hold at least one batch to evaluate on, got none")
+    if not num_tokens:
+        raise ValueError(f"targets must hold a supervised token to evaluate on, got none: {_ALL_IGNORED}")
     return Evaluation(float(total) / num_tokens, num_tokens)
+
+
+def num_supervised(targets: Tensor) -> int:
+    """How many of the targets count in the loss: all but those of `IGNORED_TARGET`."""
+    return int((targets != IGNORED_TARGET).sum())
+
+
+_ALL_IGNORED = f"all targets are {IGNORED_TARGET}"
 
 
 def _stage(clock: StageClock | None, name: str) -> AbstractContextManager[None]:
