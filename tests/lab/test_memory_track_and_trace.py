@@ -434,3 +434,21 @@ def test_weight_averages():
 
     memory = track_and_trace(build)
     assert memory.at_peak["temporaries"] >= memory.parameter_bytes
+
+
+def test_questions_of_torchs_own_code_have_no_stand_in():
+    model = nn.Linear(8, 8)
+    average = torch.optim.swa_utils.AveragedModel(model)
+
+    def build():
+        optimizer, x = adamw(model.parameters()), torch.randn(4, 8)
+
+        def step():
+            model(x).sum().backward()
+            optimizer.step()
+            average.update_parameters(model)  # asks whether it is the first update
+
+        return model, optimizer, step
+
+    with pytest.raises(TraceError, match="asks whether it is the first"):
+        trace(build)
