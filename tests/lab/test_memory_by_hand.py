@@ -379,6 +379,20 @@ def test_a_tensor_that_outlives_backward_is_saved_no_more():
     assert memory.at_peak["temporaries"] == 3 * W + X
 
 
+def test_garbage_waits_for_the_end_of_the_step():
+    """Python's collector runs at moments that depend on everything else, so that counts would not repeat."""
+
+    def body(model, optimizer, x):
+        for _ in range(2000):
+            cycle = [x.new_zeros(100)]
+            cycle.append(cycle)
+        train(model, optimizer, x)
+
+    memory = track_and_trace(steps(body))
+    assert memory.at_peak["inputs"] == X + 2000 * 400
+    assert memory.peak_bytes == track(steps(body), num_steps=5).peak_bytes
+
+
 class Square(torch.autograd.Function):
     """Keeps its input for backward."""
 

@@ -7,6 +7,7 @@ import gc
 import inspect
 import io
 import linecache
+import statistics
 import textwrap
 
 import numpy as np
@@ -85,7 +86,7 @@ def test_values_that_a_traced_tensor_has_not(line):
     numbers = range(first, first + len(source))
     assert any(f"line {number} of test_memory_errors.py: " in message for number in numbers), message
     assert "track(build)" in message
-    assert caught.value.__suppress_context__
+    assert caught.value.__suppress_context__ and caught.value.__cause__ is None
     assert len(message) < 400 and "\n" not in message
     assert caught.value._render_traceback_() == [f"TraceError: {message}"]
 
@@ -138,15 +139,8 @@ def test_a_line_inside_of_backward_is_named():
 
 
 def test_a_library_is_not_the_readers_line():
-    def line(loss, x, model):
-        contextlib.ExitStack().enter_context(contextlib.closing(Closing(loss)))
-
-    class Closing:
-        def __init__(self, loss):
-            nn.functional.one_hot(loss.detach().long().reshape(1))  # asks for the largest class
-
-    with pytest.raises(TraceError, match="one_hot"):
-        trace(step_with(line))
+    with pytest.raises(TraceError, match=r"line \d+ of test_memory_errors\.py: .*statistics\.median"):
+        trace(step_with(lambda loss, x, model: statistics.median([x[0, 0], x[0, 1], x[0, 2]])))
 
 
 @pytest.mark.parametrize(
