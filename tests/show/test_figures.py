@@ -254,3 +254,10 @@ def test_an_empty_timeline_is_refused() -> None:
     made = SimpleNamespace(phases=(), steps=(), category_bytes={"parameters": ()})
     with pytest.raises(ValueError, match="timeline is empty"):
         show.memory_timeline(made, title="Memory", kind="computed")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(2**-14, "2⁻¹⁴"), (0.25, "0.25"), (1024, "1,024"), (2**20, "2²⁰"), (3e-5, "3e-05"), (0, "0")]
+)
+def test_powers_of_two_are_written_as_powers_where_they_are_long(value: float, text: str) -> None:
+    assert style.power_text(value) == text

@@ -51,7 +51,7 @@ def test_without_a_recorded_run_one_line_says_so(evidence: Path, changed: dict[s
     write(evidence, "a.json", "2026-05-01", 18, **changed)
     shown = show.recorded("05", "peak")
     assert shown.record is None
-    assert shown.text == "No recorded run on cuda has the claim 'peak' of lesson 05 yet."
+    assert shown.text == "peak: no run on cuda is recorded yet."
 
 
 def test_without_any_folder_one_line_says_so(evidence: Path) -> None:

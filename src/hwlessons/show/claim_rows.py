@@ -20,19 +20,20 @@ def claim_row(record: Mapping[str, Any], where: str) -> tuple[str, str]:
     values = [
         ("predicted", write_quantity(record["predicted"], record["unit"])),
         (record["kind"], write_quantity(record["measured"], record["unit"])),
-        ("ratio", write_ratio(record["measured"], record["predicted"])),
-        ("tolerance", tolerance_in_words(record)),
+        # how far inside a bound a number lies says nothing about the bound
+        *([("ratio", write_ratio(record["measured"], record["predicted"]))] if record["relation"] == "equal" else []),
     ]
+    tolerance = ("tolerance", tolerance_in_words(record))
     marked, reason = f"{_MARKS[verdict]} {verdict}", f" ({record['reason']})" if record.get("reason") else ""
     html = verdict_box(
         f"{element('strong', escape(marked))}{escape(reason)} · {escape(name)} {where_html(where)}",
-        label_list([*[(label, unbroken(value)) for label, value in values[:3]], ("tolerance", escape(values[3][1]))]),
+        label_list([*[(label, unbroken(value)) for label, value in values], (tolerance[0], escape(tolerance[1]))]),
         colour=_COLOURS[verdict],
         class_="hwl-claim",
         label=f"Claim: {name}",
     )
     return html, f"{marked}{reason} · {name} ({where})\n    " + " · ".join(
-        f"{label} {value}" for label, value in values
+        f"{label} {value}" for label, value in [*values, tolerance]
     )
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
 
-from hwlessons.units import UNITS, format_bytes, format_flops
+from hwlessons.units import UNITS, format_bytes, format_flops, format_seconds
 
 Number = int | float
 
@@ -44,6 +44,8 @@ def write_number(value: Number) -> str:
 
 def write_quantity(value: Number, unit: str) -> str:
     """A number with its unit, and in larger units where that is easier to read: "9,600,000,000 B (8.94 GiB)"."""
+    if unit == "s":
+        return format_seconds(value)
     exact = f"{write_number(value)} {unit}".strip()
     if unit not in UNITS or UNITS[unit].factor != 1:
         return exact

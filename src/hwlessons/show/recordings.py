@@ -53,7 +53,7 @@ def recorded(lesson: str | int, claim: str, *, device: str = "cuda") -> Recorded
         if _is_lesson(row["lesson_id"], lesson) and row["claim_id"] == claim and row["verdict"] == "holds"
     ]
     if not found:
-        line = f"No recorded run on {device} has the claim {claim!r} of lesson {lesson} yet."
+        line = f"{claim}: no run on {device} is recorded yet."
         html = element("div", escape(line), class_="hwl-recorded")
         return Recorded(html, line, record=None, machine={}, date="")._emit()
     run, row = max(found, key=lambda pair: str(pair[0]["date"]))

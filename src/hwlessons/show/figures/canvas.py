@@ -128,7 +128,7 @@ def set_scales(axes: Axes, x_scale: Scale, y_scale: Scale) -> None:
         if scale != "linear":
             set_scale("log", base=2 if scale == "log2" else 10)
             axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(style.tick_text))
+        axis.set_major_formatter(FuncFormatter(style.power_text if scale == "log2" else style.tick_text))
 
 
 def check_label(what: str, label: str) -> None:

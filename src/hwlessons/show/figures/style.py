@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -104,3 +105,13 @@ def tick_text(value: float, _position: int | None = None) -> str:
     if 1e-3 <= abs(value) < 1e7:
         return f"{value:,.10g}"
     return f"{value:.3g}"
+
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def power_text(value: float, _position: int | None = None) -> str:
+    """A tick label of a scale in powers of two: "2⁻¹⁴" and "2²⁰" where the number itself would be long."""
+    if value > 0 and not 0.1 < value < 2**15 and math.log2(value).is_integer():
+        return "2" + str(int(math.log2(value))).translate(_SUPERSCRIPTS)
+    return tick_text(value)
