@@ -54,6 +54,39 @@ def test_traced_configurations():
         assert assert_predicted(one, trace) == 0
 
 
+def llama(width, num_heads, **sizes):
+    return TransformerShape.llama_like(num_layers=2, width=width, num_heads=num_heads, vocab_size=64, **sizes)
+
+
+@pytest.mark.parametrize(
+    ("one", "recipe"),
+    [
+        # recomputed tensors are gone when the engine sums a norm's weight gradient
+        (
+            llama(128, 4, ffn_width=128, tied_embeddings=True),
+            StepRecipe(3, 16, precision="autocast_bf16", checkpointing=True, optimizer="momentum"),
+        ),
+        # with one head, tokens and heads are in one order: no copies
+        (
+            llama(16, 1, ffn_width=16),
+            StepRecipe(
+                5, 64, 2, attention="materialised", precision="bf16", checkpointing=True, implementation="fused"
+            ),
+        ),
+        # scores have a name until the output projection has ended
+        (
+            llama(32, 4, ffn_width=32, num_kv_heads=1),
+            StepRecipe(2, 7, attention="materialised", precision="bf16", checkpointing=True, optimizer="sgd"),
+        ),
+        # heads of two values, one token
+        (llama(8, 4, ffn_width=16, num_kv_heads=1), StepRecipe(3, 1, 2, attention="materialised", dropout=0.1)),
+    ],
+    ids=["sums", "one head", "names", "one token"],
+)
+def test_configurations_at_the_edges(one, recipe):
+    assert assert_predicted((one, recipe), track) == 0
+
+
 def test_drawn_configurations_cover_the_grid():
     drawn = draw_configurations(20261130, 40) + draw_configurations(7, 40)
     assert drawn[:40] == draw_configurations(20261130, 40)

@@ -22,7 +22,6 @@ def symbol_sizes(shape: TransformerShape, recipe: StepRecipe) -> dict[str, int]:
         "h": shape.width,
         "h/2": shape.width // 2,
         "a": shape.num_heads,
-        "g": shape.num_kv_heads,
         "d": shape.head_dim,
         "d/2": shape.head_dim // 2,
         "k": shape.kv_width,

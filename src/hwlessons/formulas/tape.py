@@ -181,6 +181,5 @@ class Tape(Liveness):
             leaf.gradient = leaf.buffer
             self.set_role(leaf.gradient, "gradients")
         else:
-            self.read("accumulate gradient")
             self.release(leaf.buffer)
         leaf.buffer, leaf.num_arrived, leaf.num_uses = None, 0, 0
