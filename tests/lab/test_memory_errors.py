@@ -57,7 +57,7 @@ def clip_strictly(loss, x, model):
 
 NEEDS_VALUES = {
     "item": lambda loss, x, model: loss.item(),
-    "float": lambda loss, x, model: float(loss),
+    "float": lambda loss, x, model: float(loss.detach()),
     "int": lambda loss, x, model: int(loss),
     "comparison": compare,
     "boolean mask": lambda loss, x, model: x[x > 0],
