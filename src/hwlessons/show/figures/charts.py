@@ -45,7 +45,8 @@ def line(
             axes.plot(x, values, color=mark.colour, marker=mark.marker, linestyle=mark.dash, label=label)
         mark_levels(axes, levels)  # first, so that the axis reaches them
         if y_scale == "linear":
-            axes.set_ylim(bottom=min(0, *(min(values) for values in named.values())))
+            lowest = min(min(values) for values in named.values())
+            axes.set_ylim(bottom=min(0, 1.05 * lowest))  # with room for a marker
         if x_scale == "log2" and len(x) <= MOST_TICKS:
             axes.xaxis.set_major_locator(FixedLocator([float(value) for value in x]))
     return view_of(frame)

@@ -112,6 +112,6 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def power_text(value: float, _position: int | None = None) -> str:
     """A tick label of a scale in powers of two: "2⁻¹⁴" and "2²⁰" where the number itself would be long."""
-    if value > 0 and not 0.1 < value < 2**15 and math.log2(value).is_integer():
+    if value > 0 and not 0.1 < value < 2**17 and math.log2(value).is_integer():
         return "2" + str(int(math.log2(value))).translate(_SUPERSCRIPTS)
     return tick_text(value)
