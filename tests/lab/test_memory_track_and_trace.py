@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -451,3 +452,22 @@ def test_questions_of_torchs_own_code_have_no_stand_in():
 
     with pytest.raises(TraceError, match="asks whether it is the first"):
         trace(build)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("loss", ["mse_loss", "smooth_l1_loss", "soft_margin_loss", "binary_cross_entropy"])
+def test_a_reduced_loss_keeps_the_storage_of_all_its_elements(loss: str, reduction: str) -> None:
+    def build() -> tuple[torch.nn.Module, torch.optim.Optimizer, Callable[[], None]]:
+        model = torch.nn.Linear(10, 10)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        inputs, targets = torch.randn(8, 10), torch.rand(8, 10)
+
+        def step() -> None:
+            found = getattr(torch.nn.functional, loss)(model(inputs).sigmoid(), targets, reduction=reduction)
+            found.sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return model, optimizer, step
+
+    assert trace(build) == track(build)

@@ -19,6 +19,14 @@ from hwlessons.lab.memory.storage_log import NO_OPERATORS
 from hwlessons.lab.memory.trace_errors import TraceError, check_device, errors_that_name_the_line
 from hwlessons.lab.memory.tracking import Build, collected_garbage, run_step, start
 
+# on a CPU these compute every element's loss in the storage of their 0-dimensional result, and keep it
+_REDUCED_IN_PLACE = {
+    torch.ops.aten.mse_loss.default,
+    torch.ops.aten.smooth_l1_loss.default,
+    torch.ops.aten.soft_margin_loss.default,
+    torch.ops.aten.binary_cross_entropy.default,
+}
+
 
 class FakeRecorder(Recorder):
     """The recorder on fake tensors: real arguments become fake ones with the same storage sharing."""
@@ -73,6 +81,14 @@ class FakeRecorder(Recorder):
         result = super().__torch_dispatch__(func, classes, args, kwargs)
         if isinstance(result, Tensor) and result.is_sparse:
             raise TraceError("a sparse tensor's size depends on values. Measure with track(build)")
+        return result
+
+    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call the operator; a reduced loss gets the storage that its CPU kernel leaves it."""
+        result = func(*args, **kwargs)
+        if func in _REDUCED_IN_PLACE and result.dim() == 0 and args[0].dtype == args[1].dtype:
+            shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
+            result.untyped_storage().resize_(max(shape.numel(), 1) * result.itemsize)
         return result
 
     def _value(self, func: Any, args: Any) -> Any:
