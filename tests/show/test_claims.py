@@ -163,3 +163,14 @@ def test_tolerances_in_words(record: dict[str, Any], words: str) -> None:
     from hwlessons.show.claims import tolerance_in_words
 
     assert tolerance_in_words({"unit": "B", **record}) == words
+
+
+def test_a_ratio_beyond_a_float_is_left_out_not_an_error() -> None:
+    found = show.claim("huge", predicted=1e-300, measured=1e300, unit="", kind="computed", relation="at_least")
+    assert found.holds and found.record["ratio"] is None
+
+
+@pytest.mark.parametrize("name", [5, "two\rlines", "two\nlines", " "])
+def test_a_name_is_one_line(name: Any) -> None:
+    with pytest.raises(ValueError, match="must be one line"):
+        show.claim(name, predicted=1, measured=1, unit="", kind="computed")

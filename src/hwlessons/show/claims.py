@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from hwlessons.show.applies import reason_not_here
 from hwlessons.show.claim_rows import claim_row, tolerance_in_words
 from hwlessons.show.machine import provenance
-from hwlessons.show.numbers import Number, difference, plain_number, write_quantity, write_ratio
+from hwlessons.show.numbers import Number, difference, float_ratio, plain_number, write_quantity, write_ratio
 from hwlessons.show.output import Shown
 from hwlessons.units import is_time_or_rate
 
@@ -95,7 +95,7 @@ def claim(
         "name": name,
         "predicted": predicted,
         "measured": measured,
-        "ratio": float(Fraction(measured) / Fraction(predicted)) if predicted else None,
+        "ratio": float_ratio(measured, predicted),
         "unit": unit,
         "kind": kind,
         "relation": relation,
@@ -122,7 +122,7 @@ def _agree(predicted: Number, measured: Number, relation: Relation, rel_tol: flo
 
 
 def _check_arguments(name: str, unit: str, kind: str, relation: str, rel_tol: float, abs_tol: float) -> None:
-    if not name.strip() or "\n" in name or len(name) > 100:
+    if not isinstance(name, str) or not name.strip() or len(name.splitlines()) > 1 or len(name) > 100:
         raise ValueError(f"the claim's name {name!r} must be one line of 1 to 100 characters")
     if relation not in get_args(Relation):
         raise ValueError(f"relation={relation!r} is unknown; it is one of {', '.join(get_args(Relation))}")

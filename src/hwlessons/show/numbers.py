@@ -54,11 +54,21 @@ def write_quantity(value: Number, unit: str) -> str:
     return f"{exact} ({readable(value)})" if readable and larger else exact
 
 
+def float_ratio(measured: Number, predicted: Number) -> float | None:
+    """measured / predicted; None where predicted is 0 or the ratio is beyond a float."""
+    try:
+        return float(Fraction(measured) / Fraction(predicted))
+    except (ZeroDivisionError, OverflowError):
+        return None
+
+
 def write_ratio(measured: Number, predicted: Number) -> str:
     """measured / predicted, never written as 1 unless it is."""
     if predicted == 0:
         return "1" if measured == 0 else "none (predicted 0)"
     ratio = Fraction(measured) / Fraction(predicted)
+    if float_ratio(measured, predicted) is None:
+        return "too large to write"
     if f"{float(ratio):.5g}" == "1" and ratio != 1:
         return f"1 {'+' if ratio > 1 else '−'} {float(abs(ratio - 1)):.1e}"
     return f"{float(ratio):.5g}"
