@@ -76,8 +76,8 @@ def test_what_is_not_allowed_is_refused_with_what_is(arguments: dict[str, Any], 
         show.claim("c", **{**BYTES, "predicted": 1, "measured": 1, **arguments})
 
 
-@pytest.mark.parametrize("name", ["", "  ", "two\nlines", "x" * 101])
-def test_a_name_is_one_line(name: str) -> None:
+@pytest.mark.parametrize("name", ["", "  ", "two\nlines", "two\rlines", "x" * 101, 5])
+def test_a_name_is_one_line(name: Any) -> None:
     with pytest.raises(ValueError, match="one line"):
         show.claim(name, predicted=1, measured=1, **BYTES)
 
@@ -168,9 +168,3 @@ def test_tolerances_in_words(record: dict[str, Any], words: str) -> None:
 def test_a_ratio_beyond_a_float_is_left_out_not_an_error() -> None:
     found = show.claim("huge", predicted=1e-300, measured=1e300, unit="", kind="computed", relation="at_least")
     assert found.holds and found.record["ratio"] is None
-
-
-@pytest.mark.parametrize("name", [5, "two\rlines", "two\nlines", " "])
-def test_a_name_is_one_line(name: Any) -> None:
-    with pytest.raises(ValueError, match="must be one line"):
-        show.claim(name, predicted=1, measured=1, unit="", kind="computed")
