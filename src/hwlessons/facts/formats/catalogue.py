@@ -16,7 +16,7 @@ LIMITS = ["max", "min_normal", "min_subnormal", "eps", "has_infinity", "has_nan"
 def _load() -> dict[str, NumberFormat]:
     entries = tomllib.loads(files("hwlessons.facts").joinpath("data/formats.toml").read_text("utf8"))
     return {
-        name: NumberFormat(name=name, **{key: value for key, value in entry.items() if key != "read_on"})
+        name: NumberFormat(name=name, **{key: value for key, value in entry.items() if key != "compared_on"})
         for name, entry in entries.items()
     }
 
