@@ -111,6 +111,12 @@ def test_a_page_says_what_it_is(html: Path, name: str) -> None:
     assert re.search(r'<link rel="icon" href="[^"]*favicon\.svg"', text)
 
 
+def test_the_first_page_names_its_icon(html: Path) -> None:
+    # else a browser asks the server for /favicon.ico, sometimes within the test's time and sometimes after it
+    (icon,) = re.findall(r'<link rel="icon" href="([^"]+)"', (html / "index.html").read_text("utf-8"))
+    assert (html / icon).is_file()
+
+
 @pytest.mark.parametrize("scheme", ["http", "file"])
 def test_search_finds_a_term(visit: Any, scheme: str) -> None:
     there = visit("search.html?q=microbatch", scheme)

@@ -18,6 +18,20 @@ from hwlessons.publish.run import run_lessons
 from hwlessons.publish.store import RunRecord, executed_path, write_text
 
 
+# In place of jupyter-book's bare redirect, for which a browser asks the server for a favicon.ico.
+_FIRST_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Contents</title>
+<link rel="icon" href="_static/favicon.svg">
+<meta http-equiv="refresh" content="0; url=book/index.html">
+</head>
+<body><a href="book/index.html">Contents</a></body>
+</html>
+"""
+
+
 class SiteFailed(PublishError):
     """Sphinx ended with a warning or an error; the message holds what it said."""
 
@@ -54,6 +68,7 @@ def build_site(project: Project, records: list[RunRecord], say: Callable[[str], 
     stamp.unlink(missing_ok=True)
     say("building the pages …")
     _jupyter_book(project, everything=before.get("machinery") != machinery)
+    write_text(first_page, _FIRST_PAGE)
     write_text(stamp, json.dumps(now))
     say(f"the book is built: {first_page}")
     return first_page
