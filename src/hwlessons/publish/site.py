@@ -17,14 +17,13 @@ from hwlessons.publish.paths import Project, PublishError
 from hwlessons.publish.run import run_lessons
 from hwlessons.publish.store import RunRecord, executed_path, write_text
 
-
-# In place of jupyter-book's bare redirect, for which a browser asks the server for a favicon.ico.
+# In place of jupyter-book's bare redirect, for which a browser may ask the server for a favicon.ico.
 _FIRST_PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <title>Contents</title>
-<link rel="icon" href="_static/favicon.svg">
+<link rel="icon" href="data:,">
 <meta http-equiv="refresh" content="0; url=book/index.html">
 </head>
 <body><a href="book/index.html">Contents</a></body>
