@@ -471,3 +471,23 @@ def test_a_reduced_loss_keeps_the_storage_of_all_its_elements(loss: str, reducti
         return model, optimizer, step
 
     assert trace(build) == track(build)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("loss", ["mse_loss", "smooth_l1_loss", "soft_margin_loss", "l1_loss"])
+@pytest.mark.parametrize("target", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("prediction", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_loss_of_two_dtypes(prediction: torch.dtype, target: torch.dtype, loss: str, reduction: str) -> None:
+    def build() -> tuple[torch.nn.Module, torch.optim.Optimizer, Callable[[], None]]:
+        model = torch.nn.Linear(7, 5).to(prediction)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        inputs, targets = torch.randn(3, 7, dtype=prediction), torch.ones(3, 5, dtype=target)
+
+        def step() -> None:
+            getattr(torch.nn.functional, loss)(model(inputs), targets, reduction=reduction).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return model, optimizer, step
+
+    assert trace(build) == track(build)

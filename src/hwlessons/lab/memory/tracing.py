@@ -26,6 +26,13 @@ _REDUCED_IN_PLACE = {
     torch.ops.aten.soft_margin_loss.default,
     torch.ops.aten.binary_cross_entropy.default,
 }
+# CPU kernels write these in the prediction's dtype, which is this argument's; fake ones promote it with the target's
+_IN_PREDICTION_DTYPE = {
+    torch.ops.aten.soft_margin_loss.default: 0,
+    torch.ops.aten.mse_loss_backward.default: 1,
+    torch.ops.aten.smooth_l1_loss_backward.default: 1,
+    torch.ops.aten.soft_margin_loss_backward.default: 1,
+}
 
 
 class FakeRecorder(Recorder):
@@ -84,9 +91,11 @@ class FakeRecorder(Recorder):
         return result
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Call the operator; a reduced loss gets the storage that its CPU kernel leaves it."""
+        """Call the operator; a loss and its gradient get the storage and the dtype that their CPU kernels leave them."""
         result = func(*args, **kwargs)
-        if func in _REDUCED_IN_PLACE and result.dim() == 0 and args[0].dtype == args[1].dtype:
+        if func in _IN_PREDICTION_DTYPE:
+            result = result.to(args[_IN_PREDICTION_DTYPE[func]].dtype)
+        if func in _REDUCED_IN_PLACE and result.dim() == 0:
             shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
             result.untyped_storage().resize_(max(shape.numel(), 1) * result.itemsize)
         return result
