@@ -91,7 +91,7 @@ class FakeRecorder(Recorder):
         return result
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Call the operator; a loss and its gradient get the storage and the dtype that their CPU kernels leave them."""
+        """Call the operator; a loss and its gradient get the storage and dtype that their CPU kernels leave them."""
         result = func(*args, **kwargs)
         if func in _IN_PREDICTION_DTYPE:
             result = result.to(args[_IN_PREDICTION_DTYPE[func]].dtype)
