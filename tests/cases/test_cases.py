@@ -15,6 +15,7 @@ FINISHED_TOPICS = {
     "model states",
     "mx",
     "parameter count",
+    "pipeline",
     "qlora",
     "rounding",
 }
