@@ -9,6 +9,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 FINISHED_TOPICS = {
     "activations",
+    "communication",
     "formats",
     "gradient accumulation",
     "mixed precision",
@@ -18,6 +19,7 @@ FINISHED_TOPICS = {
     "pipeline",
     "qlora",
     "rounding",
+    "sharding",
 }
 
 
