@@ -12,6 +12,7 @@ FINISHED_TOPICS = {
     "communication",
     "formats",
     "gradient accumulation",
+    "hardware",
     "mixed precision",
     "model states",
     "mx",
