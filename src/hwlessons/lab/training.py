@@ -17,7 +17,7 @@ from torch.utils.data import default_collate
 from hwlessons.lab.devices import synchronize
 from hwlessons.lab.timing import StageClock
 
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
 IGNORED_TARGET = -100  # what cross_entropy leaves out: padding, prompts
 
 
@@ -127,7 +127,8 @@ def train(
     Args:
         model: maps token ids (batch, sequence) to logits (batch, sequence, vocabulary); is on `device`.
         batches: pairs (inputs, targets) of token ids on the host, for instance `ShuffledBatches` or a DataLoader;
-            targets of `IGNORED_TARGET` are not supervised.
+            targets of `IGNORED_TARGET` are not supervised. A third tensor, such as packed documents' ids, is the
+            model's second argument.
         accumulation_steps: microbatches for each optimizer step; a last group that `batches` cannot fill is used as is.
         so_far: the record of the same run, to go on with.
         clock: collects the stages "wait for batch", "to device", "forward", "loss", "backward" and "optimizer".
@@ -149,18 +150,19 @@ def train(
             group = list(islice(stream, accumulation_steps))
         if not group:
             raise ValueError(f"batches ended after {step} of {num_optimizer_steps} optimizer steps")
-        num_tokens_in_step = sum(num_supervised(targets) for _, targets in group)
+        num_tokens_in_step = sum(num_supervised(targets) for _, targets, *_ in group)
         if not num_tokens_in_step:
             raise ValueError(
                 f"targets of optimizer step {step + 1} must hold a supervised token, got none: {_ALL_IGNORED}"
             )
         step_loss = torch.zeros((), device=device)
-        for inputs, targets in group:
+        for inputs, targets, *more in group:
             with _stage(clock, "to device"):
                 inputs = inputs.to(device, non_blocking=True)
                 targets = targets.to(device, non_blocking=True)
+                more = [tensor.to(device, non_blocking=True) for tensor in more]
             with _stage(clock, "forward"):
-                logits = model(inputs)
+                logits = model(inputs, *more)
             with _stage(clock, "loss"):
                 loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / num_tokens_in_step
             del logits  # backward frees what it has used; a name kept here would not let it
@@ -195,8 +197,8 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], *, device: torch.device
     was_training = model.training
     model.eval()
     total, num_tokens, num_batches = torch.zeros((), dtype=torch.float64), 0, 0
-    for inputs, targets in batches:
-        logits = model(inputs.to(device))
+    for inputs, targets, *more in batches:
+        logits = model(inputs.to(device), *(tensor.to(device) for tensor in more))
         loss = F.cross_entropy(logits.flatten(0, 1), targets.to(device).flatten(), reduction="sum")
         total += loss.double().cpu()
         num_tokens += num_supervised(targets)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hwlessons.facts.shapes import TransformerShape
+from hwlessons.lab.documents import document_mask, document_positions
 
 Attention = Literal["fused", "materialised"]
 
@@ -34,7 +35,11 @@ class RMSNorm(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Causal self-attention; `attention` picks the fused kernel or scores that are written to memory."""
+    """Causal self-attention; `attention` picks the fused kernel or scores that are written to memory.
+
+    Materialised scores need a mask, True where a query must not look. The fused kernel is causal without one, or adds
+    one of 0 and minus infinity.
+    """
 
     def __init__(self, shape: TransformerShape, attention: Attention) -> None:
         super().__init__()
@@ -57,8 +62,8 @@ class SelfAttention(nn.Module):
         if num_queries_per_kv > 1:
             k = k.repeat_interleave(num_queries_per_kv, dim=1)
             v = v.repeat_interleave(num_queries_per_kv, dim=1)
-        if mask is None:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        if mask is None or mask.is_floating_point():
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
         else:
             scores = q @ k.transpose(-2, -1) * head_dim**-0.5
             y = scores.masked_fill(mask, float("-inf")).softmax(-1) @ v
@@ -138,24 +143,46 @@ class Transformer(nn.Module):
         if shape.tied_embeddings:
             self.head.weight = self.token_embedding.weight
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, document_ids: Tensor | None = None, *, positions: Tensor | None = None) -> Tensor:
         """Logits of shape (batch, sequence, vocab_size) for token ids of shape (batch, sequence).
 
+        Args:
+            tokens: token ids.
+            document_ids: for packed sequences, which document a token belongs to, shape of `tokens`: no token sees
+                another document, and positions restart with each.
+            positions: the position of each token, shape of `tokens`; by default counted from the start of the
+                sequence, or of the document where `document_ids` are given.
+
         Raises:
-            ValueError: if `tokens` has another number of dimensions or is longer than the position embedding.
+            ValueError: if a tensor has another shape, or `tokens` is longer than the position embedding.
         """
         if tokens.dim() != 2:
             raise ValueError(f"tokens must have shape (batch, sequence), got {tuple(tokens.shape)}")
+        for name, given in (("document_ids", document_ids), ("positions", positions)):
+            if given is not None and given.shape != tokens.shape:
+                raise ValueError(
+                    f"{name} must have the shape of tokens {tuple(tokens.shape)}, got {tuple(given.shape)}"
+                )
+        if positions is None and document_ids is not None:
+            positions = document_positions(document_ids)
         sequence = tokens.shape[1]
         x = self.token_embedding(tokens)
         if self.position_embedding is not None:
             if sequence > self.shape.max_positions:
                 raise ValueError(f"sequence must be at most max_positions ({self.shape.max_positions}), got {sequence}")
-            x = x + self.position_embedding(torch.arange(sequence, device=tokens.device))
+            x = x + self.position_embedding(
+                torch.arange(sequence, device=tokens.device) if positions is None else positions
+            )
         if self.training and self.dropout:
             x = F.dropout(x, self.dropout)
-        rotary = rotary_table(sequence, self.shape.head_dim, x) if self.shape.positions == "rotary" else None
-        mask = causal_mask(sequence, x.device) if self.attention == "materialised" else None
+        rotary = None
+        if self.shape.positions == "rotary":
+            rotary = rotary_table(sequence if positions is None else positions, self.shape.head_dim, x)
+        mask = causal_mask(sequence, x.device) if self.attention == "materialised" and document_ids is None else None
+        if document_ids is not None:
+            mask = document_mask(document_ids).unsqueeze(1)  # the same for all heads
+            if self.attention == "fused":  # added to scores, and one for all blocks: of a bool each makes its own
+                mask = torch.zeros_like(mask, dtype=x.dtype).masked_fill(mask, float("-inf"))
         for block in self.blocks:
             if self.checkpointing and self.training:
                 x = checkpoint(block, x, rotary, mask, use_reentrant=False)
@@ -181,10 +208,16 @@ def causal_mask(sequence: int, device: torch.device) -> Tensor:
     return torch.ones(sequence, sequence, dtype=torch.bool, device=device).triu(1)
 
 
-def rotary_table(sequence: int, head_dim: int, like: Tensor) -> Tensor:
-    """Cosines and sines of each position's angles, shape (2, sequence, head_dim), dtype of `like` (Su et al. 2021)."""
+def rotary_table(positions: int | Tensor, head_dim: int, like: Tensor) -> Tensor:
+    """Cosines and sines of each position's angles, in the dtype of `like` (Su et al. 2021).
+
+    Shape (2, positions, head_dim) for the number of positions, (2, batch, 1, sequence, head_dim) for a tensor of them.
+    """
     frequencies = 10_000 ** -(torch.arange(0, head_dim, 2, device=like.device) / head_dim)
-    angles = torch.outer(torch.arange(sequence, device=like.device), frequencies).repeat(1, 2)
+    if isinstance(positions, int):
+        angles = torch.outer(torch.arange(positions, device=like.device), frequencies).repeat(1, 2)
+    else:
+        angles = (positions[:, None, :, None] * frequencies).repeat(1, 1, 1, 2)
     return torch.stack((angles.cos(), angles.sin())).to(like.dtype)
 
 
