@@ -13,6 +13,8 @@ FINISHED_TOPICS = {
     "formats",
     "gradient accumulation",
     "hardware",
+    "kv cache",
+    "lora",
     "mixed precision",
     "model states",
     "mx",

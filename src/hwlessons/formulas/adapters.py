@@ -1,0 +1,91 @@
+"""Low-rank adapters: which tensors they add to a frozen model, and how many parameters those have.
+
+An adapter of rank r beside a linear layer from `in` to `out` features is two matrices, A of r x in and B of out x r, so
+r * (in + out) parameters (Hu et al. 2021, arXiv:2106.09685, section 4.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hwlessons.facts.shapes import TransformerShape
+from hwlessons.formulas.parameters import ParameterTensor, parameter_tensors
+
+TARGETS = ("query", "key", "value", "output", "gate", "up", "down")
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """Low-rank adapters in every block; everything else is frozen.
+
+    Attributes:
+        rank: rows of A and columns of B.
+        targets: the linear layers that get one, of "query", "key", "value", "output", "gate", "up", "down".
+
+    Raises:
+        ValueError: for a rank below 1, and for unknown, repeated or no targets.
+    """
+
+    rank: int
+    targets: tuple[str, ...] = ("query", "value")
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rank, bool) or not isinstance(self.rank, int) or self.rank < 1:
+            raise ValueError(f"rank must be an integer of at least 1, got {self.rank!r}")
+        names = self.targets
+        if not isinstance(names, tuple) or not names or set(names) - set(TARGETS) or len(set(names)) < len(names):
+            raise ValueError(f"targets must be a tuple of different names of {', '.join(TARGETS)}, got {names!r}")
+
+    def check_targets(self, shape: TransformerShape) -> None:
+        """Raise ValueError unless `shape` has all targets: only SwiGLU has a gate."""
+        if "gate" in self.targets and shape.mlp != "swiglu":
+            raise ValueError(f"targets must be linear layers of {shape.name}, whose {shape.mlp} block has no gate")
+
+    def includes(self, name: str) -> bool:
+        """Whether the layer of this name, e.g. "blocks.0.attention.query", has an adapter."""
+        return name.startswith("blocks.") and name.rsplit(".", 1)[-1] in self.targets
+
+
+def num_adapter_parameters(in_features: int, out_features: int, rank: int) -> int:
+    """Parameters of one adapter: r * (in + out).
+
+    Raises:
+        ValueError: for a size below 1.
+    """
+    for name, value in (("in_features", in_features), ("out_features", out_features), ("rank", rank)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+    return rank * (in_features + out_features)
+
+
+def adapter_tensors(shape: TransformerShape, adapters: Adapters) -> list[ParameterTensor]:
+    """A and B of every adapter, in the order and with the names of `hwlessons.lab.adapters.add_adapters`.
+
+    Raises:
+        ValueError: if `shape` lacks a target.
+    """
+    adapters.check_targets(shape)
+    tensors = []
+    for name, (out_features, in_features) in block_matrices(shape).items():
+        if adapters.includes(name):
+            tensors.append(ParameterTensor(f"{name}.lora_a", (adapters.rank, in_features)))
+            tensors.append(ParameterTensor(f"{name}.lora_b", (out_features, adapters.rank)))
+    return tensors
+
+
+def adapter_parameter_count(shape: TransformerShape, adapters: Adapters) -> int:
+    """Parameters of all adapters: the sum of r * (in + out) over the targets of every block."""
+    sizes = [s for name, s in block_matrices(shape).items() if adapters.includes(name)]
+    adapters.check_targets(shape)
+    return sum(num_adapter_parameters(columns, rows, adapters.rank) for rows, columns in sizes)
+
+
+def trainable_tensors(shape: TransformerShape, adapters: Adapters | None) -> list[ParameterTensor]:
+    """The tensors that get a gradient and optimizer state: the adapters', or all where there are none."""
+    return parameter_tensors(shape) if adapters is None else adapter_tensors(shape, adapters)
+
+
+def block_matrices(shape: TransformerShape) -> dict[str, tuple[int, int]]:
+    """Name and sizes (out, in) of every linear layer inside the blocks; the output head is not among them."""
+    tensors = [t for t in parameter_tensors(shape) if t.name.startswith("blocks.") and len(t.sizes) == 2]
+    return {t.name.removesuffix(".weight"): (t.sizes[0], t.sizes[1]) for t in tensors}
