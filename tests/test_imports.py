@@ -48,6 +48,12 @@ def test_contracts_are_kept(project: Project) -> None:
         ("formulas/__init__.py", "import hwlessons.show.tables", "Imports go one way"),
         ("show/tables.py", "from hwlessons.lab import devices", "What a reader sees does not know how it was measured"),
         ("publish/store.py", "import hwlessons.lab", "What a reader sees does not know how it was measured"),
+        (
+            "show/tables.py",
+            "import hwlessons.parallel.orphans",
+            "What a reader sees does not know how it was measured",
+        ),
+        ("lab/seeds.py", "import hwlessons.parallel.orphans", "Imports go one way"),
         ("facts/shapes.py", "import torch", "Looking up, deriving, showing and publishing need no torch"),
         (
             "show/tables.py",

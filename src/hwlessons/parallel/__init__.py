@@ -1,0 +1,1 @@
+"""What runs as several processes on torch.distributed, and how they are started from a notebook."""

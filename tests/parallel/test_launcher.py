@@ -1,0 +1,225 @@
+"""Launches end as they should: with results, or with one clear line, and never with a process left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from hwlessons.parallel import backends, launcher
+from hwlessons.parallel.launcher import LaunchError, launch
+from hwlessons.parallel.orphans import MARKER, marked
+from hwlessons.parallel.reports import report
+
+MINE = "HWLESSONS_TEST"
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The mark of the processes of one test, all of which have ended when the test has."""
+    value = uuid.uuid4().hex
+    monkeypatch.setenv(MINE, value)
+    yield value
+    assert marked(value, MINE) == []
+
+
+def says(first: str, second: str) -> dict[str, object]:
+    import os
+    import sys
+
+    print("to stdout")
+    print("to stderr", file=sys.stderr)
+    return {"rank": int(os.environ["RANK"]), "arguments": [first, second], "threads": os.environ["OMP_NUM_THREADS"]}
+
+
+def test_results_and_output_of_every_rank(mark: str, capsys: pytest.CaptureFixture[str]) -> None:
+    done = launch(says, ["a b", 7], num_processes=2)
+    assert done.results == tuple({"rank": rank, "arguments": ["a b", "7"], "threads": "1"} for rank in (0, 1))
+    everything = sorted(f"[rank {rank}] to {stream}" for rank in (0, 1) for stream in ("stderr", "stdout"))
+    assert sorted(done.output) == everything
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == (
+        "$ OMP_NUM_THREADS=1 python -m torch.distributed.run --standalone --nproc-per-node=2 says.py 'a b' 7"
+    )
+    assert sorted(shown[1:]) == everything
+    assert done.seconds > 0
+
+
+def fails() -> None:
+    import os
+    import signal
+    import time
+
+    if os.environ["RANK"] == "1":
+        if os.environ["HOW"] == "raise":
+            raise ValueError("row 7 is empty")
+        if os.environ["HOW"] == "exit":
+            raise SystemExit("rank 1 has no data")
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("raise", "ValueError: row 7 is empty at fails.py:8"),
+        ("exit", "rank 1 has no data"),
+        ("kill", "the process was killed by SIGKILL"),
+    ],
+)
+def test_the_failing_rank_comes_first(mark: str, how: str, error: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        launch(fails, num_processes=2, environment={"HOW": how}, quiet=True)
+    message = str(caught.value)
+    assert re.fullmatch(rf"rank 1 of 2: {re.escape(error)} \(after [\d.]+ s; all processes have ended\)", message)
+    assert caught.value._render_traceback_() == [f"LaunchError: {message}"]
+    assert caught.value.failures[0].rank == 1
+    assert ("fails.py" in caught.value.failures[0].traceback) == (how != "kill")
+    assert marked(mark, MINE) == []
+
+
+def stays() -> str:
+    import os
+    import time
+
+    if os.environ["RANK"] == "1":
+        time.sleep(60)
+    return "done"
+
+
+def test_the_time_limit(mark: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(LaunchError, match=r"time limit reached, no report from rank 1 at stays.py:6 \(") as caught:
+        launch(stays, num_processes=2, timeout_seconds=8, quiet=True)
+    assert time.perf_counter() - start < 13
+    assert caught.value.results == ("done", None)
+    assert marked(mark, MINE) == []
+
+
+def waits() -> None:
+    import time
+
+    time.sleep(60)
+
+
+def _when_running(mark: str, num_processes: int, then: threading.Event) -> None:
+    deadline = time.monotonic() + 60
+    while len(marked(mark, MINE)) < num_processes and time.monotonic() < deadline:
+        time.sleep(0.05)
+    then.set()
+
+
+def test_an_interrupt(mark: str) -> None:
+    started = threading.Event()
+    threading.Thread(target=_when_running, args=(mark, 3, started), daemon=True).start()
+    threading.Thread(target=lambda: (started.wait(), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        launch(waits, num_processes=2, quiet=True)
+    assert marked(mark, MINE) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+@pytest.mark.parametrize("lifeline", ["kernel", "pipe"])
+def test_the_launching_process_is_killed(mark: str, lifeline: str, tmp_path: object) -> None:
+    if lifeline == "kernel" and sys.platform != "linux":
+        pytest.skip("PR_SET_PDEATHSIG is Linux's")
+    code = textwrap.dedent(f"""
+        from hwlessons.parallel.launcher import launch
+        launch({str(tmp_path) + "/waits.py"!r}, num_processes=2)
+    """)
+    with open(f"{tmp_path}/waits.py", "w") as script:
+        script.write("import time\ntime.sleep(60)\n")
+    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "HWLESSONS_LIFELINE": lifeline})
+    try:
+        running = threading.Event()
+        _when_running(mark, 4, running)
+        time.sleep(0.5)  # a worker that exists may not yet have asked the kernel
+        assert len(marked(mark, MINE)) >= 4
+    finally:
+        parent.kill()
+        parent.wait()
+    deadline = time.monotonic() + 5
+    while marked(mark, MINE) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert marked(mark, MINE) == []
+
+
+def diverges() -> None:
+    import time
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", timeout=timedelta(seconds=5))
+    dist.barrier()
+    if dist.get_rank() == 0:
+        dist.all_reduce(torch.ones(1))
+    time.sleep(60)
+
+
+def test_ranks_that_make_different_collectives(mark: str) -> None:
+    with pytest.raises(LaunchError, match=r"rank 0 of 2: RuntimeError: .*5000ms.* at diverges.py:11 — it waited in a"):
+        launch(diverges, num_processes=2, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_processes": 0}, "must be positive, got 0, 60.0 and 1"),
+        ({"timeout_seconds": 0}, "must be positive, got 2, 0 and 1"),
+        ({"target": "no_such_file.py"}, "'no_such_file.py', which is no file"),
+        ({"target": lambda: None}, "a function made with def"),
+    ],
+)
+def test_wrong_arguments(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        launch(**{"target": waits, "num_processes": 2} | options)
+
+
+def test_a_port_in_use() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(LaunchError, match=f"port {port} cannot be used .*; leave port out"):
+            launch(waits, num_processes=2, port=port)
+
+
+def test_backends_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert backends.missing_backend("gloo", 2) is None
+    with pytest.raises(LaunchError, match="backend must be one of gloo, nccl, got 'mpi'"):
+        launch(waits, num_processes=2, backend="mpi")
+    monkeypatch.setattr(torch.distributed, "is_gloo_available", lambda: False)
+    with pytest.raises(LaunchError, match="is built without gloo"):
+        launch(waits, num_processes=2)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(LaunchError, match="nccl needs one GPU for each of 2 processes, found 1"):
+        launch(waits, num_processes=2, backend="nccl")
+    monkeypatch.setattr(torch.distributed, "is_available", lambda: False)
+    assert backends.missing_backend("gloo", 2) == "this torch is built without torch.distributed"
+
+
+def test_a_report_outside_of_a_launch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HWLESSONS_REPORTS", raising=False)
+    report({"loss": 1.5})
+    assert capsys.readouterr().out == '{"loss": 1.5}\n'
+    with pytest.raises(ValueError, match="must be plain values for JSON, got Tensor"):
+        report(torch.ones(1))
+
+
+def test_a_launch_has_a_mark_of_its_own(tmp_path: object) -> None:
+    environments = [launcher._environment(tmp_path, 1, {}) for _ in range(2)]
+    assert environments[0][MARKER] != environments[1][MARKER]
