@@ -70,10 +70,13 @@ class Liveness:
 
     def allocate(self, name: str, dims: str, itemsize: int, role: str = "") -> Storage:
         """A new storage with one holder; the operator that writes it has not ended yet."""
-        num_bytes = itemsize * prod(self.sizes[symbol] for symbol in dims.split())
-        storage = Storage(name, dims, itemsize, num_bytes, role)
-        self.count(storage.category, num_bytes)
+        storage = Storage(name, dims, itemsize, self.bytes_of(dims, itemsize), role)
+        self.count(storage.category, storage.num_bytes)
         return storage
+
+    def bytes_of(self, dims: str, itemsize: int) -> int:
+        """The itemsize times every size."""
+        return itemsize * prod(self.sizes[symbol] for symbol in dims.split())
 
     def new(self, name: str, dims: str, itemsize: int, role: str = "") -> Storage:
         """A new storage with one holder that an operator has just written."""

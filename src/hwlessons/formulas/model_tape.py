@@ -27,10 +27,11 @@ class ModelTape:
     recipe: StepRecipe
     kernels: str = "cpu"
     shares: Mapping[str, Fraction] | None = None
+    tape_class: type[Tape] = Tape
 
     def __post_init__(self) -> None:
         check_kernels(self.kernels)
-        self.tape = Tape(symbol_sizes(self.shape, self.recipe), self.shares)
+        self.tape = self.tape_class(symbol_sizes(self.shape, self.recipe), self.shares)
         self.context = Context(self.kernels, self.recipe.precision == "autocast_bf16")
         size = self.recipe.parameter_itemsize
         self.leaves = {

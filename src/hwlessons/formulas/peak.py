@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -62,12 +62,35 @@ def optimizer_temporary_bytes(shape: TransformerShape, recipe: StepRecipe) -> in
     Torch's for-loop AdamW builds `sqrt(v)` and `sqrt(v) / correction` for one tensor while the name `denom` still holds
     the tensor before it; foreach AdamW builds `sqrt(v)` for all; SGD and fused AdamW work in place.
     """
-    sizes = [t.num_values * recipe.parameter_itemsize for t in parameter_tensors(shape)]
+    return max(update_temporaries([t.num_values * recipe.parameter_itemsize for t in parameter_tensors(shape)], recipe))
+
+
+def update_temporaries(sizes: Sequence[int], recipe: StepRecipe) -> list[int]:
+    """Bytes of the optimizer's temporaries at each tensor it updates; `sizes` are the tensors' bytes, in order."""
     if recipe.optimizer != "adamw" or recipe.implementation == "fused":
-        return 0
+        return [0]
     if recipe.implementation == "foreach":
-        return sum(sizes)
-    return max(2 * size + before for before, size in zip([0, *sizes], sizes, strict=False))
+        return [sum(sizes)]
+    return [2 * size + before for before, size in zip([0, *sizes], sizes, strict=False)]
+
+
+def play_step(model: ModelTape) -> tuple[list[SavedRow], int | Fraction]:
+    """Play every microbatch, and the optimizer up to its temporaries; returns what the last forward left saved."""
+    tape, previous = model.tape, None
+    rows: list[SavedRow] = []
+    saved_bytes: int | Fraction = 0
+    for _ in range(model.recipe.num_microbatches):
+        loss, seed = model.microbatch()
+        if previous is not None:
+            tape.forget(previous)
+        rows = tape.rows()
+        saved_bytes = tape.live["saved_activations"]
+        tape.backward(loss.source, tape.hold(seed))
+        tape.forget(seed)
+        previous = loss.storage
+    tape.phase, tape.layer = "optimizer", "optimizer"
+    tape.read("in place")
+    return rows, saved_bytes
 
 
 def predict_step(
@@ -99,21 +122,8 @@ def predict_step(
     tape = model.tape
     tape.count("optimizer_state", optimizer_state_bytes(shape, recipe, kernels=kernels))
     state_bytes = tape.live["optimizer_state"]
-    previous = None
-    saved_bytes: int | Fraction = 0
-    rows: list[SavedRow] = []
-    for _ in range(recipe.num_microbatches):
-        loss, seed = model.microbatch()
-        if previous is not None:
-            tape.forget(previous)
-        rows = tape.rows()
-        saved_bytes = tape.live["saved_activations"]
-        tape.backward(loss.source, tape.hold(seed))
-        tape.forget(seed)
-        previous = loss.storage
-    tape.phase, tape.layer = "optimizer", "optimizer"
+    rows, saved_bytes = play_step(model)
     gradient_bytes = tape.live["gradients"]
-    tape.read("in place")
     tape.count("temporaries", ceil(optimizer_temporary_bytes(shape, recipe) * tape.shares.get("optimizer_state", 1)))
     tape.read("temporaries")
     phase = max(tape.peaks, key=lambda name: tape.peaks[name][0])
