@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.step_recipe import StepRecipe
@@ -29,10 +30,14 @@ def draw_shape(rng: random.Random, sequence: int) -> TransformerShape:
     )
 
 
-def draw_configurations(seed: int | str, count: int) -> list[Configuration]:
-    """`count` shapes with recipes; the same `seed` gives the same ones."""
+def draw_configurations(seed: int | str, count: int, *, plans: bool = True) -> list[Configuration]:
+    """`count` shapes with recipes; the same `seed` gives the same ones.
+
+    Without `plans`, checkpointing is block by block and keeps no matmuls.
+    """
     rng = random.Random(seed)
     configurations = []
+    options = random.Random(f"{seed} checkpointing")
     for _ in range(count):
         sequence = rng.choice([1, 7, 16, 33, 64, 128])
         shape = draw_shape(rng, sequence)
@@ -47,5 +52,8 @@ def draw_configurations(seed: int | str, count: int) -> list[Configuration]:
             optimizer=rng.choice(["sgd", "momentum", "adamw", "adamw"]),
             implementation=rng.choice(["for_loop", "foreach", "fused"]),
         )
+        if recipe.checkpointing and plans:
+            blocks_per_segment, keep_matmuls = options.randint(1, shape.num_layers), options.random() < 0.5
+            recipe = replace(recipe, blocks_per_segment=blocks_per_segment, keep_matmuls=keep_matmuls)
         configurations.append((shape, recipe))
     return configurations

@@ -61,7 +61,7 @@ def main() -> None:
     seed = sys.argv[1] if len(sys.argv) > 1 else datetime.date.today().isoformat()
     torch.set_num_threads(1)
     errors: dict[str, list[float]] = {name: [] for name in ESTIMATES}
-    for configuration in draw_configurations(seed, NUM_CONFIGURATIONS):
+    for configuration in draw_configurations(seed, NUM_CONFIGURATIONS, plans=False):
         measured = track(build_step(*configuration))
         for name, estimate in ESTIMATES.items():
             errors[name].append(100 * (estimate(configuration, measured) / measured.peak_bytes - 1))

@@ -38,6 +38,27 @@ def test_gpt2_like_with_checkpointing(attention):
     assert saved_activation_bytes(GPT, recipe) == L * 4 * BSH + tail + once
 
 
+@pytest.mark.parametrize(("length", "num_segments"), [(1, 3), (2, 2), (3, 1)])
+def test_segments_keep_only_their_boundaries(length, num_segments):
+    whole = saved_activation_bytes(GPT, replace(RECIPE, checkpointing=True))
+    recipe = replace(RECIPE, checkpointing=True, blocks_per_segment=length)
+    assert whole - saved_activation_bytes(GPT, recipe) == (L - num_segments) * 4 * BSH
+
+
+@pytest.mark.parametrize(
+    ("attention", "results"),
+    [
+        ("fused", 4 * BSH + 4 * B * A * S),  # output, a logarithm for each query
+        ("materialised", 4 * BSH + 4 * B * A * S * S),  # output, scores before they are scaled
+    ],
+)
+def test_selective_checkpointing_keeps_what_matmuls_return(attention, results):
+    """Queries, keys, values, both projections: bsh each; up: 4bsh; none of their inputs, norms, GELU or sums."""
+    recipe = replace(RECIPE, attention=attention, checkpointing=True, dropout=0.1)
+    found = saved_activation_bytes(GPT, replace(recipe, keep_matmuls=True)) - saved_activation_bytes(GPT, recipe)
+    assert found == L * (4 * (3 + 1 + 4 + 1) * BSH + results)
+
+
 def test_gpt2_like_with_dropout():
     # a mask in fp32 after the embedding and after both halves of a block; the sums keep nothing
     without = saved_activation_bytes(GPT, RECIPE)

@@ -95,12 +95,18 @@ def test_drawn_configurations_cover_the_grid():
         "attention": {"fused", "materialised"},
         "precision": {"fp32", "autocast_bf16", "bf16"},
         "checkpointing": {False, True},
+        "keep_matmuls": {False, True},
         "dropout": {0.0, 0.1},
         "optimizer": {"sgd", "momentum", "adamw"},
         "implementation": {"for_loop", "foreach", "fused"},
         "num_microbatches": {1, 2, 3},
     }.items():
         assert {getattr(recipe, name) for recipe in recipes} == values
+    segments = {
+        (recipe.blocks_per_segment > 1, one.num_layers % recipe.blocks_per_segment > 0, recipe.keep_matmuls)
+        for one, recipe in drawn
+    }
+    assert segments >= {(True, shorter, keep) for shorter in (False, True) for keep in (False, True)}
     shapes = [one for one, _ in drawn]
     assert {one.norm for one in shapes} == {"layernorm", "rmsnorm"}
     assert {one.tied_embeddings for one in shapes} == {False, True}
@@ -142,6 +148,18 @@ def test_step_counters_stay_on_the_host_beside_a_gpu():
         assert predict_step(GPT, recipe, kernels="cuda").optimizer_state_bytes == moments + 4 * num_counters
 
 
+@pytest.mark.parametrize("options", [{}, {"checkpointing": True, "dropout": 0.1}, {"precision": "autocast_bf16"}])
+def test_further_microbatches_repeat_the_second(monkeypatch, options):
+    capped, recipes = [], [StepRecipe(2, 8, n, **options) for n in (1, 2, 3, 4, 5, 6, 1000)]
+    for recipe in recipes:
+        capped.append(predict_step(GPT, recipe))
+    monkeypatch.setattr("hwlessons.formulas.peak._NUM_PLAYED_MICROBATCHES", 6)
+    assert capped[:6] == [predict_step(GPT, recipe) for recipe in recipes[:6]]
+    # tokens and targets of all microbatches are there from the start
+    assert capped[-1].peak_bytes - capped[-2].peak_bytes == 994 * 2 * 8 * 2 * 8
+    assert assert_predicted((GPT, recipes[4]), track) == 0
+
+
 def test_shares_of_the_states():
     whole = predict_step(GPT, RECIPE)
     sharded = predict_step(GPT, RECIPE, shares={"optimizer_state": Fraction(1, 8)})
@@ -177,3 +195,5 @@ def test_bad_input():
         predict_step(GPT, RECIPE, kernels="tpu")
     with pytest.raises(ValueError, match=r"sequence must be at most max_positions \(16\), got 17"):
         predict_step(GPT, StepRecipe(1, 17))
+    with pytest.raises(ValueError, match=r"blocks_per_segment must be an integer from 1 to num_layers \(2\), got 3"):
+        predict_step(GPT, replace(RECIPE, checkpointing=True, blocks_per_segment=3))

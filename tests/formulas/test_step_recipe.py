@@ -14,6 +14,20 @@ from hwlessons.formulas.step_recipe import StepRecipe
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ({"dropout": "0"}, "dropout must be at least 0 and below 1, got '0'"),
         ({"precision": "fp8"}, "precision must be one of fp32, autocast_bf16, bf16, got 'fp8'"),
+        (
+            {"checkpointing": True, "blocks_per_segment": 0},
+            "blocks_per_segment must be an integer of at least 1, got 0",
+        ),
+        (
+            {"blocks_per_segment": 2},
+            "blocks_per_segment and keep_matmuls need checkpointing=True, "
+            "got blocks_per_segment=2 and keep_matmuls=False",
+        ),
+        (
+            {"keep_matmuls": True},
+            "blocks_per_segment and keep_matmuls need checkpointing=True, "
+            "got blocks_per_segment=1 and keep_matmuls=True",
+        ),
         ({"optimizer": "adam"}, "optimizer must be one of sgd, momentum, adamw, got 'adam'"),
     ],
 )

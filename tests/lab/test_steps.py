@@ -55,8 +55,9 @@ def test_optimizers(optimizer, kind, momentum, implementation):
 
 
 def test_model_options():
-    model, _, _ = built(replace(RECIPE, attention="materialised", dropout=0.25, checkpointing=True))
+    model, _, _ = built(replace(RECIPE, attention="materialised", dropout=0.25, checkpointing=True, keep_matmuls=True))
     assert (model.attention, model.dropout, model.checkpointing) == ("materialised", 0.25, True)
+    assert (model.blocks_per_segment, model.keep_matmuls) == (1, True)
 
 
 def test_the_loss_falls():

@@ -70,10 +70,11 @@ class TestBothStyles:
         assert not torch.allclose(model(TOKENS)[:, -1], model(swapped)[:, -1])
 
     @pytest.mark.parametrize("dropout", [0.0, 0.3])
-    def test_checkpointing_changes_no_gradient(self, style, dropout):
+    @pytest.mark.parametrize("plan", [{}, {"blocks_per_segment": 2}, {"keep_matmuls": True}], ids=str)
+    def test_checkpointing_changes_no_gradient(self, style, dropout, plan):
         gradients = []
-        for checkpointing in (False, True):
-            model = make(style, checkpointing=checkpointing, dropout=dropout)
+        for options in ({}, {"checkpointing": True, **plan}):
+            model = make(style, dropout=dropout, **options)
             torch.manual_seed(1)
             model(TOKENS).square().mean().backward()
             gradients.append([p.grad for p in model.parameters()])
@@ -157,6 +158,15 @@ def test_causal_mask():
     [
         ({"attention": "flash"}, "attention must be fused or materialised, got 'flash'"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
+        (
+            {"checkpointing": True, "blocks_per_segment": 0},
+            r"blocks_per_segment must be .* 1 to num_layers \(2\), got 0",
+        ),
+        (
+            {"checkpointing": True, "blocks_per_segment": 3},
+            r"blocks_per_segment must be .* 1 to num_layers \(2\), got 3",
+        ),
+        ({"blocks_per_segment": 2}, "blocks_per_segment and keep_matmuls need checkpointing=True"),
         ({"dropout": -0.1}, "dropout must be at least 0 and below 1, got -0.1"),
     ],
 )

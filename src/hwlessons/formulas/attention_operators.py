@@ -50,14 +50,13 @@ def fused_attention(tape: Tape, context: Context, q: Value, k: Value, v: Value) 
 
     node = tape.node("fused attention", backward)
     tape.keep(node, q.storage, k.storage, v.storage)
-    out = tape.allocate("attention output", "b s h", q.storage.itemsize)
     is_efficient = context.kernels == "cuda" and q.storage.itemsize == 4
-    extra = [tape.allocate("logsumexp", "b a s/32" if is_efficient else "b a s", 4)]
+    extra = [("logsumexp", "b a s/32" if is_efficient else "b a s", 4)]
     if context.kernels == "cuda" and not is_efficient:
-        extra += [tape.allocate("random state", "2", 8), tape.allocate("random offset", "", 8)]
-    tape.read("fused attention")
-    tape.keep(node, out, *extra)
-    tape.forget(*extra, *casts)
+        extra += [("random state", "2", 8), ("random offset", "", 8)]
+    out, *statistics = tape.matmul("fused attention", ("attention output", "b s h", q.storage.itemsize), *extra)
+    tape.keep(node, out, *statistics)
+    tape.forget(*statistics, *casts)
     return Value(out, node)
 
 
@@ -79,7 +78,7 @@ def batched_matmul(tape: Tape, x: Value, y: Value, dims: str, name: str) -> Valu
         d_y = tape.gradient_of(y)
         return [(y.source, d_y), (x.source, tape.gradient_of(x))]
 
-    return operate(tape, x, name, dims=dims, keeps=(x.storage, y.storage), backward=backward)
+    return operate(tape, x, name, dims=dims, keeps=(x.storage, y.storage), is_matmul=True, backward=backward)
 
 
 def merge_heads(tape: Tape, x: Value, name: str) -> Value:

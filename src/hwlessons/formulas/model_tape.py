@@ -13,7 +13,7 @@ from hwlessons.formulas.norm_operators import cross_entropy, layer_norm, rms_nor
 from hwlessons.formulas.operators import Context, add, dropout, embedding, linear, multiply, operate
 from hwlessons.formulas.parameters import parameter_tensors
 from hwlessons.formulas.rotary_operators import rotary_table, rotate
-from hwlessons.formulas.step_recipe import StepRecipe, check_kernels
+from hwlessons.formulas.step_recipe import StepRecipe, check_kernels, check_segments
 from hwlessons.formulas.symbols import parameter_dims, symbol_sizes
 from hwlessons.formulas.tape import Tape
 from hwlessons.formulas.tape_parts import Leaf, Value
@@ -31,6 +31,7 @@ class ModelTape:
 
     def __post_init__(self) -> None:
         check_kernels(self.kernels)
+        check_segments(self.shape.num_layers, self.recipe.blocks_per_segment)
         self.tape = self.tape_class(symbol_sizes(self.shape, self.recipe), self.shares)
         self.context = Context(self.kernels, self.recipe.precision == "autocast_bf16")
         size = self.recipe.parameter_itemsize
@@ -51,13 +52,9 @@ class ModelTape:
         tape, recipe = self.tape, self.recipe
         tape.phase, tape.kept = "forward", {}
         x, rotary, mask = self.embed()
-        for number in range(self.shape.num_layers):
-            tape.layer = f"block {number}"
-            x = (
-                self.checkpointed(x, rotary, mask, number)
-                if recipe.checkpointing
-                else self.block(x, rotary, mask, number)
-            )
+        for first in range(0, self.shape.num_layers, recipe.blocks_per_segment):
+            run = self.checkpointed if recipe.checkpointing else self.block
+            x = run(x, rotary, mask, first)
         tape.layer = "head"
         tape.forget(*(storage for storage in (rotary, mask) if storage is not None))
         normed = self.norm(x, "final_norm")
@@ -92,11 +89,19 @@ class ModelTape:
             tape.forget(ones)
         return x, rotary, mask
 
-    def checkpointed(self, x: Value, rotary: Storage | None, mask: Storage | None, number: int) -> Value:
-        tape = self.tape
+    def checkpointed(self, x: Value, rotary: Storage | None, mask: Storage | None, first: int) -> Value:
+        tape, recipe = self.tape, self.recipe
+        tape.layer = f"block {first}"
         boundary = [storage for storage in (x.storage, rotary, mask) if storage is not None]
-        # the caller's x stays named until the block returns; recomputation reads the saved one
-        out = tape.checkpoint(lambda: self.block(x, rotary, mask, number, keeps_input=True), *boundary)
+
+        def segment() -> Value:
+            out = x
+            for number in range(first, min(first + recipe.blocks_per_segment, self.shape.num_layers)):
+                # the caller's x stays named until the segment returns; recomputation reads the saved one
+                out = self.block(out, rotary, mask, number, keeps_input=number == first)
+            return out
+
+        out = tape.checkpoint(segment, *boundary, keeps_matmuls=recipe.keep_matmuls)
         tape.forget(x)
         return out
 
@@ -104,6 +109,7 @@ class ModelTape:
         self, x: Value, rotary: Storage | None, mask: Storage | None, number: int, keeps_input: bool = False
     ) -> Value:
         tape, prefix = self.tape, f"blocks.{number}"
+        tape.layer = f"block {number}"
         normed = self.norm(x, f"{prefix}.attention_norm")
         branch = self.dropped(self.attention(normed, rotary, mask, f"{prefix}.attention"), "attention dropout")
         middle = add(tape, x, branch, "attention residual")

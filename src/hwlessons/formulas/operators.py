@@ -36,6 +36,7 @@ def operate(
     itemsize: int = 0,
     keeps: tuple[Storage, ...] = (),
     keeps_output: bool = False,
+    is_matmul: bool = False,
     leaves: tuple[Leaf | None, ...] = (),
     backward: Backward | None = None,
 ) -> Value:
@@ -49,6 +50,7 @@ def operate(
         dims, itemsize: the output's, if not those of `x`.
         keeps: what it keeps for backward.
         keeps_output: whether it keeps its output, too.
+        is_matmul: whether selective checkpointing keeps its output.
         leaves: parameters that it delivers gradients to.
         backward: what its backward does, if not one new gradient for `x`.
     """
@@ -58,7 +60,8 @@ def operate(
 
     node = tape.node(name, backward or gradient_of_x, *leaves)
     tape.keep(node, *keeps)
-    out = tape.new(output or name, dims or x.storage.dims, itemsize or x.storage.itemsize)
+    made = (output or name, dims or x.storage.dims, itemsize or x.storage.itemsize)
+    out = tape.matmul(name, made)[0] if is_matmul else tape.new(*made)
     if keeps_output:
         tape.keep(node, out)
     return Value(out, node)
@@ -104,7 +107,7 @@ def linear(tape: Tape, context: Context, x: Value, weight: Leaf, bias: Leaf | No
 
     leaves = () if context.autocast else (weight, bias)
     keeps = (narrow.storage, w.storage)
-    out = operate(tape, narrow, name, dims=dims, keeps=keeps, leaves=leaves, backward=backward)
+    out = operate(tape, narrow, name, dims=dims, keeps=keeps, is_matmul=True, leaves=leaves, backward=backward)
     if narrow is not x:
         tape.forget(narrow)
     return out

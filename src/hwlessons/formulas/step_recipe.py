@@ -30,12 +30,15 @@ class StepRecipe:
         attention: "fused" keeps no scores; "materialised" writes them to memory.
         dropout: probability on the residual stream, in [0, 1).
         precision: "fp32"; "autocast_bf16", fp32 parameters with bfloat16 autocast; "bf16", everything in bfloat16.
-        checkpointing: recompute every block in backward.
+        checkpointing: recompute the blocks in backward.
+        blocks_per_segment: consecutive blocks that are recomputed together; the last segment may have fewer.
+        keep_matmuls: selective checkpointing: keep what matmuls and fused attention return, recompute the rest.
         optimizer: "sgd", "momentum" (SGD with momentum) or "adamw".
         implementation: torch's "for_loop", "foreach" or "fused" variant of the optimizer.
 
     Raises:
-        ValueError: for a count below 1, a dropout outside [0, 1) or an unknown name.
+        ValueError: for a count below 1, a dropout outside [0, 1), an unknown name, or options of checkpointing without
+            it.
     """
 
     microbatch: int
@@ -45,11 +48,13 @@ class StepRecipe:
     dropout: float = 0.0
     precision: Precision = "fp32"
     checkpointing: bool = False
+    blocks_per_segment: int = 1
+    keep_matmuls: bool = False
     optimizer: Optimizer = "adamw"
     implementation: Implementation = "for_loop"
 
     def __post_init__(self) -> None:
-        for name in ("microbatch", "sequence", "num_microbatches"):
+        for name in ("microbatch", "sequence", "num_microbatches", "blocks_per_segment"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
@@ -58,11 +63,30 @@ class StepRecipe:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
         if isinstance(self.dropout, bool) or not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout!r}")
+        check_checkpointing(self.checkpointing, self.blocks_per_segment, self.keep_matmuls)
 
     @property
     def parameter_itemsize(self) -> int:
         """Bytes of one parameter value."""
         return 2 if self.precision == "bf16" else 4
+
+
+def check_checkpointing(checkpointing: bool, blocks_per_segment: int, keep_matmuls: bool) -> None:
+    """Raise ValueError for options of checkpointing without checkpointing."""
+    if not checkpointing and (blocks_per_segment != 1 or keep_matmuls):
+        raise ValueError(
+            "blocks_per_segment and keep_matmuls need checkpointing=True, "
+            f"got blocks_per_segment={blocks_per_segment!r} and keep_matmuls={keep_matmuls!r}"
+        )
+
+
+def check_segments(num_layers: int, blocks_per_segment: int) -> None:
+    """Raise ValueError unless a segment has from 1 to `num_layers` blocks."""
+    is_count = isinstance(blocks_per_segment, int) and not isinstance(blocks_per_segment, bool)
+    if not is_count or not 1 <= blocks_per_segment <= num_layers:
+        raise ValueError(
+            f"blocks_per_segment must be an integer from 1 to num_layers ({num_layers}), got {blocks_per_segment!r}"
+        )
 
 
 def check_kernels(kernels: str) -> None:

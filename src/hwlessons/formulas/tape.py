@@ -7,7 +7,8 @@ of tensors. Its rules are torch's, and each was read off a traced step:
 - backward visits nodes in the reverse order of their creation;
 - a node's results, its incoming gradient and its saved tensors are alive together; then the last two are let go;
 - a second gradient that arrives for the same tensor is added out of place;
-- non-reentrant checkpointing recomputes when the first saved tensor is asked for, and stops before the last operator.
+- non-reentrant checkpointing recomputes when the first saved tensor is asked for, and stops before the last operator;
+- selective checkpointing keeps results, read or not, hands each out once, and lets go of the others with the boundary.
 """
 
 from __future__ import annotations
@@ -48,6 +49,26 @@ class Tape(Liveness):
         if self._refilling:
             self._scratch[storage] = None
         return storage
+
+    def matmul(self, read: str, *tensors: tuple[str, str, int]) -> list[Storage]:
+        """New storages (name, dims, itemsize) that a matmul has just written, `read` its name.
+
+        Selective checkpointing keeps them, and its recomputation takes them from there instead of writing them again.
+        """
+        segment = self._refilling
+        if segment and segment.keeps_matmuls:
+            taken, segment.matmuls = segment.matmuls[: len(tensors)], segment.matmuls[len(tensors) :]
+            results = [self.hold(storage) for storage in taken]
+            self._scratch.update(dict.fromkeys(results))
+            self.unsave(taken)
+            return results
+        written = [self.allocate(*tensor) for tensor in tensors]
+        self.read(read)
+        if self._segment and self._segment.keeps_matmuls:
+            for storage in written:
+                self._segment.matmuls.append(self.save(storage))
+                self.kept.setdefault(storage, (self.layer, []))[1].append("selective checkpointing")
+        return written
 
     def forget(self, *values: Value | Storage) -> None:
         """Python names went out of scope."""
@@ -98,12 +119,15 @@ class Tape(Liveness):
                 if not self._refilling.num_missing:
                     raise _Recomputed
 
-    def checkpoint(self, run: Callable[[], Value], *boundary: Storage) -> Value:
-        """Run a region without keeping anything but its boundary; `run` plays it now and again in backward."""
+    def checkpoint(self, run: Callable[[], Value], *boundary: Storage, keeps_matmuls: bool = False) -> Value:
+        """Run a region without keeping anything but its boundary; `run` plays it now and again in backward.
+
+        With `keeps_matmuls`, it also keeps what matmuls write.
+        """
         for storage in boundary:
             self.save(storage)
             self.kept.setdefault(storage, (self.layer, []))[1].append("checkpoint")
-        self._segment = Segment(run, list(boundary), self.layer)
+        self._segment = Segment(run, list(boundary), self.layer, keeps_matmuls)
         result = run()
         self._segment = None
         return result
@@ -145,6 +169,7 @@ class Tape(Liveness):
         self.release(gradient)
         if segment and node is next(n for n in segment.nodes if n.num_saves):
             self.unsave(segment.boundary)
+            self.unsave(segment.matmuls)
         for source, result in delivered:
             self._deliver(source, result)
 

@@ -53,11 +53,13 @@ class Value:
 
 @dataclass(eq=False, slots=True)
 class Segment:
-    """A checkpointed region: its nodes, and how to run its forward again."""
+    """A checkpointed region: its nodes, how to run its forward again, and the matmuls' results if it keeps them."""
 
     rerun: Callable[[], object]
     boundary: list[Storage]
     layer: str
+    keeps_matmuls: bool = False
+    matmuls: list[Storage] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     position: int = 0
     num_missing: int = 0

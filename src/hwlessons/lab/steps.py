@@ -31,7 +31,12 @@ def build_step(
     def build() -> tuple[Transformer, Optimizer, Callable[[], Tensor]]:
         dtype = torch.bfloat16 if recipe.precision == "bf16" else torch.float32
         model = Transformer(
-            shape, attention=recipe.attention, dropout=recipe.dropout, checkpointing=recipe.checkpointing
+            shape,
+            attention=recipe.attention,
+            dropout=recipe.dropout,
+            checkpointing=recipe.checkpointing,
+            blocks_per_segment=recipe.blocks_per_segment,
+            keep_matmuls=recipe.keep_matmuls,
         ).to(device, dtype)
         optimizer = make_optimizer(model, recipe)
         size = (recipe.num_microbatches, recipe.microbatch, recipe.sequence)

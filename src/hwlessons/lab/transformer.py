@@ -8,17 +8,28 @@ fall back to materialised scores.
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from hwlessons.facts.shapes import TransformerShape
+from hwlessons.formulas.step_recipe import Attention, check_checkpointing, check_segments
 from hwlessons.lab.documents import document_mask, document_positions
 
-Attention = Literal["fused", "materialised"]
+aten = torch.ops.aten
+MATMULS = [
+    aten.mm.default,
+    aten.addmm.default,
+    aten.bmm.default,
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+    aten._scaled_dot_product_flash_attention.default,
+    aten._scaled_dot_product_efficient_attention.default,
+    aten._scaled_dot_product_cudnn_attention.default,
+]
+"""Operators whose results selective checkpointing keeps: matmuls, and fused attention, which is two of them."""
 
 
 class RMSNorm(nn.Module):
@@ -112,10 +123,13 @@ class Transformer(nn.Module):
         attention: "fused" (`scaled_dot_product_attention`) or "materialised" (scores as a tensor of batch, heads,
             sequence, sequence).
         dropout: probability for the residual stream, 0 <= dropout < 1.
-        checkpointing: recompute each block in backward instead of keeping its activations.
+        checkpointing: recompute the blocks in backward instead of keeping their activations.
+        blocks_per_segment: consecutive blocks that are recomputed together; the last segment may have fewer.
+        keep_matmuls: selective checkpointing: keep the results of `MATMULS` and recompute the rest.
 
     Raises:
-        ValueError: for an unknown attention or a dropout outside [0, 1).
+        ValueError: for an unknown attention, a dropout outside [0, 1), a segment without blocks or longer than the
+            model, or options of checkpointing without it.
     """
 
     def __init__(
@@ -125,13 +139,19 @@ class Transformer(nn.Module):
         attention: Attention = "fused",
         dropout: float = 0.0,
         checkpointing: bool = False,
+        blocks_per_segment: int = 1,
+        keep_matmuls: bool = False,
     ) -> None:
         if attention not in ("fused", "materialised"):
             raise ValueError(f"attention must be fused or materialised, got {attention!r}")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}")
+        check_checkpointing(checkpointing, blocks_per_segment, keep_matmuls)
+        check_segments(shape.num_layers, blocks_per_segment)
         super().__init__()
-        self.shape, self.attention, self.dropout, self.checkpointing = shape, attention, dropout, checkpointing
+        self.shape, self.attention, self.dropout = shape, attention, dropout
+        self.checkpointing, self.blocks_per_segment = checkpointing, blocks_per_segment
+        self.keep_matmuls = keep_matmuls
         self.token_embedding = nn.Embedding(shape.vocab_size, shape.width)
         self.position_embedding = (
             nn.Embedding(shape.max_positions, shape.width) if shape.positions == "learned" else None
@@ -183,12 +203,24 @@ class Transformer(nn.Module):
             mask = document_mask(document_ids).unsqueeze(1)  # the same for all heads
             if self.attention == "fused":  # added to scores, and one for all blocks: of a bool each makes its own
                 mask = torch.zeros_like(mask, dtype=x.dtype).masked_fill(mask, float("-inf"))
-        for block in self.blocks:
+        for first in range(0, self.shape.num_layers, self.blocks_per_segment):
             if self.checkpointing and self.training:
-                x = checkpoint(block, x, rotary, mask, use_reentrant=False)
+                x = self.checkpointed(first, x, rotary, mask)
             else:
-                x = block(x, rotary, mask)
+                x = self.segment(first, x, rotary, mask)
         return self.head(self.final_norm(x))
+
+    def segment(self, first: int, x: Tensor, rotary: Tensor | None, mask: Tensor | None) -> Tensor:
+        for block in self.blocks[first : first + self.blocks_per_segment]:
+            x = block(x, rotary, mask)
+        return x
+
+    def checkpointed(self, first: int, x: Tensor, rotary: Tensor | None, mask: Tensor | None) -> Tensor:
+        run = partial(self.segment, first)
+        if self.keep_matmuls:
+            keep = partial(create_selective_checkpoint_contexts, MATMULS)
+            return checkpoint(run, x, rotary, mask, use_reentrant=False, context_fn=keep)
+        return checkpoint(run, x, rotary, mask, use_reentrant=False)
 
 
 def make_norm(shape: TransformerShape) -> nn.Module:

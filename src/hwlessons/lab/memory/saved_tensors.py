@@ -9,6 +9,7 @@ from unittest import mock
 
 import torch
 from torch import Tensor
+from torch.utils import checkpoint
 
 from hwlessons.lab.memory.phases import in_backward
 from hwlessons.lab.memory.storage_log import StorageLog, tensors_in
@@ -34,7 +35,7 @@ def saved_tensors_logged(log: StorageLog) -> Iterator[None]:
     """Inside, `log` has a "save" for every tensor kept for backward and an "unsave" when autograd lets go of it.
 
     Other people's hooks, such as checkpointing's, replace ours while they are entered: what they return is kept then,
-    and in backward, where a region is recomputed, the tensor itself.
+    and in backward, where a region is recomputed, the tensor itself. What selective checkpointing keeps is logged, too.
     """
 
     def pack(tensor: Tensor) -> Any:
@@ -53,5 +54,16 @@ def saved_tensors_logged(log: StorageLog) -> Iterator[None]:
 
         torch._C._autograd._push_saved_tensors_default_hooks(pack_and_note, hooks.unpack_hook)
 
-    with SavedTensorsHooks(pack, unpack), mock.patch.object(SavedTensorsHooks, "__enter__", enter):
+    class KeptResult(checkpoint._VersionWrapper):
+        """A result kept by selective checkpointing, which knows no hooks."""
+
+        def __init__(self, value: Any) -> None:
+            super().__init__(value)
+            self.saved = [pack(tensor) for tensor in tensors_in(value)]
+
+    with (
+        SavedTensorsHooks(pack, unpack),
+        mock.patch.object(SavedTensorsHooks, "__enter__", enter),
+        mock.patch.object(checkpoint, "_VersionWrapper", KeptResult),
+    ):
         yield
