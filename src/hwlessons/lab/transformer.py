@@ -61,7 +61,7 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(shape.width, shape.width, bias=shape.has_biases)
 
     def forward(self, x: Tensor, rotary: Tensor | None, mask: Tensor | None) -> Tensor:
-        batch, sequence, width = x.shape
+        batch, sequence, _ = x.shape
         head_dim = self.shape.head_dim
         q, k, v = (
             projection(x).view(batch, sequence, -1, head_dim).transpose(1, 2)
@@ -78,7 +78,7 @@ class SelfAttention(nn.Module):
         else:
             scores = q @ k.transpose(-2, -1) * head_dim**-0.5
             y = scores.masked_fill(mask, float("-inf")).softmax(-1) @ v
-        return self.output(y.transpose(1, 2).reshape(batch, sequence, width))
+        return self.output(y.transpose(1, 2).reshape(batch, sequence, -1))
 
 
 class FeedForward(nn.Module):
