@@ -1,4 +1,4 @@
-"""The number-format explorer in Python: its state, what it refuses, and the form without a kernel."""
+"""What all widgets promise; and the number-format explorer in Python: its state, what it refuses, its table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hwlessons import show
 from hwlessons.facts.formats import FORMATS, decode, encode
 from hwlessons.show.widgets import Widget
 from hwlessons.show.widgets.numbers_as_text import write_short, write_value
-from hwlessons.show.widgets.scripts import NUMBER_FORMAT_EXPLORER, STATIC, scripts_of, style
+from hwlessons.show.widgets.scripts import NUMBER_FORMAT_EXPLORER, SCRIPTS, STATIC, Script, scripts_of, style
 from hwlessons.show.widgets.widget import WIDGET_MIME
 
 
@@ -121,9 +121,39 @@ def test_what_the_reader_does_can_be_observed() -> None:
     assert seen == ["1011111110000000"] and explorer.stored == -1
 
 
-def test_both_forms_are_shown() -> None:
-    data, _ = show.NumberFormatExplorer()._repr_mimebundle_()
+WIDGETS = {
+    kind.script.element: kind for kind in vars(show).values() if isinstance(kind, type) and issubclass(kind, Widget)
+}
+every_widget = pytest.mark.parametrize("kind", WIDGETS.values(), ids=WIDGETS)
+
+
+def test_the_book_has_the_script_of_every_widget() -> None:
+    assert list(SCRIPTS) == [kind.script for kind in WIDGETS.values()]
+
+
+@every_widget
+def test_both_forms_are_shown(kind: Any) -> None:
+    widget = kind()
+    data, _ = widget._repr_mimebundle_()
     assert set(data) == {"text/plain", "text/html", WIDGET_MIME}
+    page = Page(data["text/html"])
+    assert json.loads(page.attributes[kind.script.element]["state"] or "") == widget.state
+    assert "caption" in page.attributes and page.attributes["th"]["scope"] == "row"
+    for row in page.rows[1:]:
+        assert all(cell in data["text/plain"] for cell in row)
+
+
+@every_widget
+def test_what_the_browser_sets_is_checked(kind: Any) -> None:
+    widget = kind()
+    before = widget.state
+    with pytest.raises(ValueError, match="the state has no entries; it must have"):
+        widget.set_state({"state": {}})
+    assert widget.state == before
+
+
+def test_the_explorers_text_has_the_stored_value() -> None:
+    data, _ = show.NumberFormatExplorer()._repr_mimebundle_()
     assert "0.10009765625" in data["text/plain"]
 
 
@@ -147,17 +177,22 @@ def test_the_page_holds_the_state_and_a_correct_table(value: float, name: str) -
 
 
 def test_a_page_gets_the_scripts_of_its_widgets_only() -> None:
-    assert scripts_of(show.NumberFormatExplorer().html()) == [NUMBER_FORMAT_EXPLORER]
+    for kind in WIDGETS.values():
+        assert scripts_of(kind().html()) == [kind.script]
     assert scripts_of("<p>&lt;hwl-number-format-explorer&gt; <hwl-number-format-explorers></p>") == []
 
 
-def test_it_adds_little_to_its_page() -> None:
-    added = len(NUMBER_FORMAT_EXPLORER.classic.encode()) + len(style().encode())
-    assert added <= 30_000, added
+BYTES_ADDED = {"hwl-number-format-explorer": 30_000, "hwl-pipeline-schedule-viewer": 30_000}
 
 
-def test_both_scripts_hold_the_same_source() -> None:
-    script = NUMBER_FORMAT_EXPLORER
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.element)
+def test_it_adds_little_to_its_page(script: Script) -> None:
+    added = len(script.classic.encode()) + len(style().encode())
+    assert added <= BYTES_ADDED[script.element], added
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.element)
+def test_both_scripts_hold_the_same_source(script: Script) -> None:
     assert script.module.startswith(script.source) and script.source in script.classic
     assert re.findall(r"^(?:export|import) .*", script.module, re.MULTILINE) == ["export default { render };"]
     assert not re.search(r"^(?:export|import) ", script.classic, re.MULTILINE)
@@ -182,8 +217,9 @@ def test_a_widget_without_a_kernel_must_say_how_it_looks() -> None:
             missing()
 
 
-def test_it_needs_no_torch() -> None:
-    code = "import sys; from hwlessons import show; show.NumberFormatExplorer(); print('torch' in sys.modules)"
+@every_widget
+def test_it_needs_no_torch(kind: Any) -> None:
+    code = f"import sys; from hwlessons import show; show.{kind.__name__}(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +18,7 @@ from typing import Any
 import pytest
 
 from hwlessons.publish.paths import Project
+from hwlessons.show.widgets import WIDGETS
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 ARGUMENTS = [
@@ -22,6 +26,14 @@ ARGUMENTS = [
     "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost",
 ]  # fmt: skip
 SETTLE_MILLISECONDS = 250
+FACTS = {"device": "cpu", "device_name": "Sample CPU", "kernels": "cpu", "torch": "2.13.0", "python": "3.11"}
+CELLS = {
+    "title": "# Widgets\n\nA page that shows widgets.",
+    "machine": f"from hwlessons import show\n\nshow.machine({FACTS})",
+    "one": "show.NumberFormatExplorer()",
+    "two": "show.NumberFormatExplorer(-3e8, 'e4m3', overflow='saturate')",
+    "viewer": "show.PipelineScheduleViewer('interleaved')",
+}
 
 
 @pytest.fixture(scope="session")
@@ -122,3 +134,38 @@ def open_page(browser: Any) -> Iterator[Callable[..., Visit]]:
     yield go
     for page in opened:
         page.close()
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Path:
+    """A built book: a lesson with widgets, a page with all of them as they begin, and one with none."""
+    root = tmp_path_factory.mktemp("a book")
+    favicon = "src/hwlessons/publish/static/favicon.svg"
+    for folder in ("book", "notebooks", Path(favicon).parent):
+        (root / folder).mkdir(parents=True)
+    for name in ("_config.yml", favicon):
+        shutil.copy(project.root / name, root / name)
+    (root / "book" / "_toc.yml").write_text(
+        "format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/01_widgets\n- file: book/all\n"
+    )
+    (root / "book" / "index.md").write_text(
+        "# No widgets\n\nA page without widgets, which must load no script of theirs.\n"
+    )
+    directives = "".join(f"\n```{{hwl-widget}} {name}\n```\n" for name in WIDGETS)
+    (root / "book" / "all.md").write_text(f"# All widgets\n\nEach as it begins, by the directive.\n{directives}")
+    cells = [
+        {"cell_type": "code", "id": name, "metadata": {}, "source": source, "outputs": [], "execution_count": None}
+        for name, source in CELLS.items()
+    ]
+    cells[0] = {"cell_type": "markdown", "id": "title", "metadata": {}, "source": CELLS["title"]}
+    notebook = {"cells": cells, "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
+    (root / "notebooks" / "01_widgets.ipynb").write_text(json.dumps(notebook))
+    command = [sys.executable, "-m", "hwlessons", "book"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Project(root).html
+
+
+@pytest.fixture(scope="session")
+def bases(scratch: Path, serve: Callable[[Path], dict[str, str]]) -> dict[str, str]:
+    return serve(scratch)

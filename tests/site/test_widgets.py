@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,6 @@ from typing import Any
 import pytest
 
 from hwlessons.facts.formats import FORMATS, decode, encode, neighbours, spacing, write_bits
-from hwlessons.publish.paths import Project
 from hwlessons.show.widgets.numbers_as_text import table_row, write_value
 
 SITE = Path(os.environ.get("HWLESSONS_SITE", Path(__file__).resolve().parents[2] / "_build" / "html"))
@@ -26,48 +22,8 @@ LESSONS = [
     if f"<{ELEMENT}" in path.read_text("utf-8")
 ]
 SCRATCH = "notebooks/01_widgets.html"
-FACTS = {"device": "cpu", "device_name": "Sample CPU", "kernels": "cpu", "torch": "2.13.0", "python": "3.11"}
-CELLS = {
-    "title": "# Widgets\n\nA page that shows the explorer of number formats twice.",
-    "machine": f"from hwlessons import show\n\nshow.machine({FACTS})",
-    "one": "show.NumberFormatExplorer()",
-    "two": "show.NumberFormatExplorer(-3e8, 'e4m3', overflow='saturate')",
-}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 VALUES = [0.1, -3.0, 65504.0, 70000.0, 2.0**-9, 1e-45, -1e300, 2.0**122]
-
-
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Path:
-    """A built book with one page that shows the widget twice, and one that shows none."""
-    root = tmp_path_factory.mktemp("a book")
-    favicon = "src/hwlessons/publish/static/favicon.svg"
-    for folder in ("book", "notebooks", Path(favicon).parent):
-        (root / folder).mkdir(parents=True)
-    for name in ("_config.yml", favicon):
-        shutil.copy(project.root / name, root / name)
-    (root / "book" / "_toc.yml").write_text(
-        "format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/01_widgets\n"
-    )
-    (root / "book" / "index.md").write_text(
-        "# No widgets\n\nA page without widgets, which must load no script of theirs.\n"
-    )
-    cells = [
-        {"cell_type": "code", "id": name, "metadata": {}, "source": source, "outputs": [], "execution_count": None}
-        for name, source in CELLS.items()
-    ]
-    cells[0] = {"cell_type": "markdown", "id": "title", "metadata": {}, "source": CELLS["title"]}
-    notebook = {"cells": cells, "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
-    (root / "notebooks" / "01_widgets.ipynb").write_text(json.dumps(notebook))
-    command = [sys.executable, "-m", "hwlessons", "book"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return Project(root).html
-
-
-@pytest.fixture(scope="module")
-def bases(scratch: Path, serve: Callable[[Path], dict[str, str]]) -> dict[str, str]:
-    return serve(scratch)
 
 
 class Explorer:

@@ -19,7 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from hwlessons.publish import evidence, store, tables, trim
 from hwlessons.publish.paths import LESSON_NAME, Project
-from hwlessons.show.widgets import scripts
+from hwlessons.show.widgets import WIDGETS, scripts
 
 STATIC = Path(__file__).parent / "static"
 DESCRIPTION_LENGTH = 160
@@ -74,6 +74,19 @@ class EvidenceTables(SphinxDirective):
         return f'<a href="{escape(target)}">{name}</a>, {escape(store.title(store.read_notebook(path)))}'
 
 
+class WidgetOnPage(SphinxDirective):
+    """`{hwl-widget} pipeline-schedule-viewer`: a widget as it begins, named as its element without `hwl-`."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Returns the widget's element."""
+        name = self.arguments[0]
+        if name not in WIDGETS:
+            raise self.error(f"hwl-widget shows {', '.join(WIDGETS)}, not {name!r}")
+        return [nodes.raw("", WIDGETS[name]().html(), format="html")]
+
+
 def describe_page(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
     """Gives a page its meta description: its first paragraph, unless the page brings its own."""
     if doctree is None or 'name="description"' in context.get("metatags", ""):
@@ -121,6 +134,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Registers the extension."""
     app.add_directive("hwl-evidence", EvidenceTables)
+    app.add_directive("hwl-widget", WidgetOnPage)
     app.connect("source-read", read_executed)
     app.connect("builder-inited", add_static)
     app.connect("html-page-context", describe_page)

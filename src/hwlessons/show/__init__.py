@@ -9,7 +9,7 @@ from hwlessons.show.mistakes import quiet_errors
 from hwlessons.show.progress import progress
 from hwlessons.show.recordings import Recorded, recorded
 from hwlessons.show.tables import TableView, table
-from hwlessons.show.widgets import NumberFormatExplorer
+from hwlessons.show.widgets import NumberFormatExplorer, PipelineScheduleViewer
 
 __all__ = [
     "Check",
@@ -18,6 +18,7 @@ __all__ = [
     "FigureView",
     "MachineView",
     "NumberFormatExplorer",
+    "PipelineScheduleViewer",
     "Recorded",
     "TableView",
     "bars",

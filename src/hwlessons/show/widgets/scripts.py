@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hwlessons.facts.formats import formats_table
+from hwlessons.show.widgets import pipeline_as_text
 
 STATIC = Path(__file__).parents[1] / "static"
 STYLE_NAME = "hwl-widgets.css"
@@ -37,12 +38,12 @@ class Script:
     Attributes:
         element: the name of the HTML element that the widget is on a page.
         files: files of `show/static`, in order.
-        constants: what Python puts in front of them, by name: JSON values.
+        constants: what Python puts in front of them, by name: JSON values, or what computes them when they are needed.
     """
 
     element: str
     files: tuple[str, ...]
-    constants: Mapping[str, Any]
+    constants: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
     @property
     def name(self) -> str:
@@ -52,7 +53,8 @@ class Script:
     @cached_property
     def source(self) -> str:
         """What both forms have in common."""
-        values = {name: json.dumps(value, separators=(",", ":")) for name, value in self.constants.items()}
+        given = self.constants() if callable(self.constants) else self.constants
+        values = {name: json.dumps(value, separators=(",", ":")) for name, value in given.items()}
         constants = [f"const {name} = {value};" for name, value in values.items()]
         return "\n".join([*constants, *map(_static, self.files)])
 
@@ -76,7 +78,17 @@ NUMBER_FORMAT_EXPLORER = Script(
     ("number_formats.js", "number_format_explorer.js"),
     {"FORMATS": {name: {key: entry[key] for key in _NEEDED} for name, entry in formats_table().items()}},
 )
-SCRIPTS = (NUMBER_FORMAT_EXPLORER,)
+PIPELINE_SCHEDULE_VIEWER = Script(
+    "hwl-pipeline-schedule-viewer",
+    ("controls.js", "pipeline_schedules.js", "pipeline_schedule_viewer.js"),
+    {
+        "SCHEDULE_NAMES": pipeline_as_text.NAMES,
+        "SCHEDULE_COUNTS": pipeline_as_text.COUNTS,
+        "BACKWARD_RATIO": pipeline_as_text.RATIO,
+        "SCHEDULE_COLUMNS": pipeline_as_text.COLUMNS,
+    },
+)
+SCRIPTS = (NUMBER_FORMAT_EXPLORER, PIPELINE_SCHEDULE_VIEWER)
 
 
 def scripts_of(html: str) -> list[Script]:

@@ -15,6 +15,10 @@ from hwlessons.show.widgets.scripts import Script, style
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
+class StateError(ValueError, traitlets.TraitError):
+    """A state of no use. As an error of traitlets' own it leaves the state as it was also when a browser sent it."""
+
+
 class Widget(anywidget.AnyWidget):
     """A widget whose JavaScript does the arithmetic, so that it works on a page without a kernel.
 
@@ -27,14 +31,17 @@ class Widget(anywidget.AnyWidget):
     _css = style()
     state = traitlets.Dict().tag(sync=True)
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        if "script" in cls.__dict__:
-            cls._esm = cls.script.module
-        super().__init_subclass__(**options)
+    def __init__(self, **traits: Any) -> None:
+        if "_esm" not in type(self).__dict__:  # only now: a script's constants may take a moment to compute
+            type(self)._esm = self.script.module
+        super().__init__(**traits)
 
     @traitlets.validate("state")
     def _checked_state(self, proposal: Any) -> dict[str, Any]:
-        return self.checked(proposal["value"])
+        try:
+            return self.checked(proposal["value"])
+        except ValueError as error:
+            raise StateError(str(error)) from None
 
     def checked(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """The state as it is.
