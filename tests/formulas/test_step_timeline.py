@@ -24,8 +24,6 @@ EVERY = StepRecipe(2, 8, checkpointing=True)
 PAIRS = StepRecipe(2, 8, checkpointing=True, blocks_per_segment=2)
 SELECTIVE = StepRecipe(2, 8, checkpointing=True, keep_matmuls=True)
 PLANS = pytest.mark.parametrize("recipe", [PLAIN, EVERY, PAIRS, SELECTIVE], ids=["none", "every", "pairs", "kept"])
-    "recipe", [PLAIN, EVERY, PAIRS, SELECTIVE], ids=["plain", "every", "pairs", "selective"]
-)
 
 
 def held_bytes(moment: Moment, *kinds: str) -> int:
