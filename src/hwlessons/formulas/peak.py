@@ -51,10 +51,13 @@ def optimizer_state_bytes(shape: TransformerShape, recipe: StepRecipe, *, kernel
     Beside CUDA kernels only the fused implementation's counters are on the device; the others' are on the host.
     """
     check_kernels(kernels)
-    tensors = parameter_tensors(shape)
-    moments = _NUM_MOMENTS[recipe.optimizer] * recipe.parameter_itemsize * sum(t.num_values for t in tensors)
+    return state_bytes([t.num_values * recipe.parameter_itemsize for t in parameter_tensors(shape)], recipe, kernels)
+
+
+def state_bytes(sizes: Sequence[int], recipe: StepRecipe, kernels: str) -> int:
+    """What `optimizer_state_bytes` gives; `sizes` are the tensors' bytes, in order."""
     has_counters = recipe.optimizer == "adamw" and (kernels == "cpu" or recipe.implementation == "fused")
-    return moments + (STEP_COUNTER_BYTES * len(tensors) if has_counters else 0)
+    return _NUM_MOMENTS[recipe.optimizer] * sum(sizes) + STEP_COUNTER_BYTES * len(sizes) * has_counters
 
 
 def optimizer_temporary_bytes(shape: TransformerShape, recipe: StepRecipe) -> int:
