@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hwlessons.facts.shapes import TransformerShape
+from hwlessons.formulas.block_formats import find_block_format
 from hwlessons.formulas.parameters import ParameterTensor, parameter_tensors
 
+PAIR_TABLE_BYTES = 256 * 2 * 4  # the two fp32 values that each byte of 4-bit codes stands for
 TARGETS = ("query", "key", "value", "output", "gate", "up", "down")
 
 
@@ -83,6 +85,22 @@ def adapter_parameter_count(shape: TransformerShape, adapters: Adapters) -> int:
 def trainable_tensors(shape: TransformerShape, adapters: Adapters | None) -> list[ParameterTensor]:
     """The tensors that get a gradient and optimizer state: the adapters', or all where there are none."""
     return parameter_tensors(shape) if adapters is None else adapter_tensors(shape, adapters)
+
+
+def packed_base_bytes(shape: TransformerShape, format: str) -> int:
+    """Bytes of all linear weights inside the blocks in a block format: codes, scales, constants, one table of pairs.
+
+    Biases, norms, embeddings and head are not packed and not counted. The weights are those of
+    `hwlessons.lab.adapters.add_adapters(..., base_format=format)`.
+
+    Raises:
+        ValueError: for an unknown format, or a weight that does not consist of whole blocks.
+    """
+    fmt, total = find_block_format(format), PAIR_TABLE_BYTES
+    for name, (rows, columns) in block_matrices(shape).items():
+        fmt.whole_blocks(rows * columns, name)
+        total += fmt.stored_bytes(rows * columns)
+    return total
 
 
 def block_matrices(shape: TransformerShape) -> dict[str, tuple[int, int]]:

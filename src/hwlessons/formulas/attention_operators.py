@@ -7,7 +7,7 @@ the batch and head dimensions as one: heads that lie token by token are copied, 
 from __future__ import annotations
 
 from hwlessons.formulas.liveness import Storage
-from hwlessons.formulas.operators import Context, cast, operate
+from hwlessons.formulas.operators import Context, cast, needed, operate
 from hwlessons.formulas.tape import Tape
 from hwlessons.formulas.tape_parts import Delivered, Node, Value
 
@@ -23,7 +23,7 @@ def split_heads(tape: Tape, x: Value, gradient_by_heads: bool) -> Value:
     def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
         return [(x.source, tape.gradient_of(x) if gradient_by_heads else tape.hold(gradient))]
 
-    return Value(x.storage, tape.node("split heads", backward))
+    return Value(x.storage, tape.node("split heads", backward, operands=(x,)))
 
 
 def repeat_heads(tape: Tape, x: Value, name: str) -> Value:
@@ -45,10 +45,12 @@ def fused_attention(tape: Tape, context: Context, q: Value, k: Value, v: Value) 
     casts = [x for x in (v, k, q) if x not in given]
 
     def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        d_q, d_k = (tape.allocate(f"d {x.storage.name}", x.storage.dims, x.storage.itemsize) for x in (q, k))
-        return [(q.source, d_q), (k.source, d_k), (v.source, tape.gradient_of(v))]
+        # all three, wanted or not
+        gradients = [tape.allocate(f"d {x.storage.name}", x.storage.dims, x.storage.itemsize) for x in (q, k, v)]
+        tape.read(gradients[-1].name)
+        return list(zip((q.source, k.source, v.source), gradients, strict=True))
 
-    node = tape.node("fused attention", backward)
+    node = tape.node("fused attention", backward, operands=(q, k, v))
     tape.keep(node, q.storage, k.storage, v.storage)
     is_efficient = context.kernels == "cuda" and q.storage.itemsize == 4
     extra = [("logsumexp", "b a s/32" if is_efficient else "b a s", 4)]
@@ -72,13 +74,14 @@ def contiguous(tape: Tape, x: Value, name: str, is_needed: bool) -> Value:
 
 
 def batched_matmul(tape: Tape, x: Value, y: Value, dims: str, name: str) -> Value:
-    """Keeps both factors."""
+    """Keeps each factor for the other's gradient."""
 
     def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
         d_y = tape.gradient_of(y)
         return [(y.source, d_y), (x.source, tape.gradient_of(x))]
 
-    return operate(tape, x, name, dims=dims, keeps=(x.storage, y.storage), is_matmul=True, backward=backward)
+    keeps = needed(x, y)
+    return operate(tape, x, name, dims=dims, keeps=keeps, is_matmul=True, operands=(y,), backward=backward)
 
 
 def merge_heads(tape: Tape, x: Value, name: str) -> Value:
@@ -90,7 +93,7 @@ def merge_heads(tape: Tape, x: Value, name: str) -> Value:
         return [(source, tape.gradient_of(x))]
 
     if has_two_orders(tape, "b", "a", "s"):
-        x = Value(x.storage, tape.node("unview", unview_backward))
+        x = Value(x.storage, tape.node("unview", unview_backward, operands=(x,)))
     return contiguous(tape, x, name, has_two_orders(tape, "a", "s"))
 
 

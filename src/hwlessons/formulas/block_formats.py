@@ -91,6 +91,18 @@ class BlockFormat:
         scale_bytes = num_blocks * FORMATS[self.scale].bits // 8
         return element_bytes + scale_bytes + (num_scale_blocks + self.num_tensor_constants) * FP32_BITS // 8
 
+    def whole_blocks(self, num_values: int, name: str) -> int:
+        """Number of blocks of a tensor that consists of whole ones.
+
+        Raises:
+            ValueError: if the block size does not divide `num_values`; the message calls the tensor `name`.
+        """
+        if num_values % self.block_size:
+            raise ValueError(
+                f"{name} must have a multiple of {self.block_size} values (the block of {self.name}), got {num_values}"
+            )
+        return num_values // self.block_size
+
     def with_block_size(self, block_size: int) -> BlockFormat:
         """The same format with other blocks."""
         return replace(self, block_size=block_size)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hwlessons.facts.shapes import TransformerShape
+from hwlessons.formulas.adapter_operators import adapted, packed_weight, quantised_linear
+from hwlessons.formulas.adapters import PAIR_TABLE_BYTES, block_matrices
 from hwlessons.formulas.attention_operators import fused_attention, materialised_attention, repeat_heads, split_heads
 from hwlessons.formulas.liveness import Storage
 from hwlessons.formulas.norm_operators import cross_entropy, layer_norm, rms_norm
@@ -35,15 +37,37 @@ class ModelTape:
         self.tape = self.tape_class(symbol_sizes(self.shape, self.recipe), self.shares)
         self.context = Context(self.kernels, self.recipe.precision == "autocast_bf16")
         size = self.recipe.parameter_itemsize
+        adapters, is_packed = self.recipe.adapters, self.recipe.base_format != "full"
+        matrices = block_matrices(self.shape)
+        dims = {t.name: parameter_dims(t) for t in parameter_tensors(self.shape)}
+        self.packed = {
+            name: packed_weight(self.tape, name, dims[f"{name}.weight"], self.recipe.base_format)
+            for name in (matrices if is_packed else ())
+        }
+        if is_packed:
+            self.tape.count("buffers", PAIR_TABLE_BYTES)
         self.leaves = {
-            tensor.name: Leaf(self.tape.allocate(tensor.name, parameter_dims(tensor), size, "parameters"))
-            for tensor in parameter_tensors(self.shape)
+            name: Leaf(self.tape.allocate(name, dims[name], size, "parameters"), is_frozen=adapters is not None)
+            for name in dims
+            if name.removesuffix(".weight") not in self.packed
+        }
+        if adapters is not None:
+            adapters.check_targets(self.shape)
+        self.adapters = {
+            name: self.adapter_leaves(name, dims[f"{name}.weight"])
+            for name in matrices
+            if adapters is not None and adapters.includes(name)
         }
         if self.shape.tied_embeddings:
             self.leaves["head.weight"] = self.leaves["token_embedding.weight"]
         self.tape.allocate("tokens", "n b s", 8, "inputs")
         self.tape.allocate("targets", "n b s", 8, "inputs")
         self.tokens = self.tape.allocate("token view", "", 0, "inputs")
+
+    def adapter_leaves(self, name: str, dims: str) -> tuple[Leaf, Leaf]:
+        (rows, columns), size = dims.split(), self.recipe.parameter_itemsize
+        a = Leaf(self.tape.allocate(f"{name}.lora_a", f"r {columns}", size, "parameters"))
+        return a, Leaf(self.tape.allocate(f"{name}.lora_b", f"{rows} r", size, "parameters"))
 
     # --- the model --------------------------------------------------------------------------------------------------
 
@@ -136,8 +160,12 @@ class ModelTape:
         return layer_norm(self.tape, self.context, x, weight, self.leaves[f"{name}.bias"], label)
 
     def project(self, x: Value, name: str, dims: str, label: str) -> Value:
-        bias = self.leaves.get(f"{name}.bias")
-        return linear(self.tape, self.context, x, self.leaves[f"{name}.weight"], bias, dims, label)
+        tape, bias = self.tape, self.leaves.get(f"{name}.bias")
+        if name in self.packed:
+            out = quantised_linear(tape, self.context, x, self.packed[name], bias, dims, label)
+        else:
+            out = linear(tape, self.context, x, self.leaves[f"{name}.weight"], bias, dims, label)
+        return adapted(tape, self.context, out, x, self.adapters[name], label) if name in self.adapters else out
 
     def attention(self, x: Value, rotary: Storage | None, mask: Storage | None, name: str) -> Value:
         """Takes over `x`."""

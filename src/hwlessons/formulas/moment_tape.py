@@ -18,7 +18,7 @@ from hwlessons.formulas.model_tape import ModelTape
 from hwlessons.formulas.peak import play_step
 from hwlessons.formulas.step_recipe import StepRecipe
 from hwlessons.formulas.tape import Tape
-from hwlessons.formulas.tape_parts import Backward, Leaf, Node
+from hwlessons.formulas.tape_parts import Backward, Leaf, Node, Value
 
 LAYERS = "L"
 # h = a d and k = g d with a >= g, and s/32 is s rounded up to a multiple of 32; a single layer is first and last, which
@@ -64,10 +64,13 @@ class MomentTape(Tape):
         """See `Liveness.count`."""
         self._counted[category] += num_bytes
 
-    def node(self, name: str, backward: Backward, *leaves: Leaf | None) -> Node:
+    def node(
+        self, name: str, backward: Backward, *leaves: Leaf | None, operands: tuple[Value, ...] | None = None
+    ) -> Node | None:
         """See `Tape.node`."""
-        node = super().node(name, backward, *leaves)
-        self._layers.setdefault(node, self.layer)
+        node = super().node(name, backward, *leaves, operands=operands)
+        if node is not None:
+            self._layers.setdefault(node, self.layer)
         return node
 
     def read(self, operator: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hwlessons.formulas.liveness import Storage
-from hwlessons.formulas.operators import Context, cast, operate
+from hwlessons.formulas.operators import Context, cast, needed, operate
 from hwlessons.formulas.tape import Tape
 from hwlessons.formulas.tape_parts import Delivered, Leaf, Node, Value
 
@@ -13,11 +13,13 @@ def layer_norm(tape: Tape, context: Context, x: Value, weight: Leaf, bias: Leaf,
     dims, size = x.storage.dims, x.storage.itemsize
 
     def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        d_x = tape.allocate(f"d {x.storage.name}", dims, size)
-        d_w = tape.allocate(f"d {weight.storage.name}", "h", weight.storage.itemsize)
-        return [(weight, d_w), (bias, tape.gradient_of(Value(bias.storage))), (x.source, d_x)]
+        wanted = [operand for operand in (x, weight.value, bias.value) if operand.source]
+        made = [tape.allocate(f"d {o.storage.name}", o.storage.dims, o.storage.itemsize) for o in wanted]
+        tape.read(made[-1].name)
+        # parameters first
+        return [(operand.source, result) for operand, result in reversed(list(zip(wanted, made, strict=True)))]
 
-    node = tape.node(name, backward, weight, bias)
+    node = tape.node(name, backward, weight, bias, operands=(x,))
     tape.keep(node, x.storage)
     out = tape.allocate(name, dims, size)
     statistics_size = 4 if context.kernels == "cuda" else size
@@ -56,10 +58,12 @@ def rms_norm(tape: Tape, x: Value, weight: Leaf, name: str) -> Value:
         return [(x.source, d_x), (inverse.source, d_inverse)]
 
     def scale_backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
+        if weight.is_frozen:
+            return [(normalised.source, tape.gradient_of(normalised))]
         products = tape.new("d weight", dims, size)
         d_normalised = tape.gradient_of(normalised)
         tape.end_function(node)
-        d_weight = tape.gradient_of(Value(weight.storage))
+        d_weight = tape.gradient_of(weight.value)
         tape.release(products)
         return [(weight, d_weight), (normalised.source, d_normalised)]
 
@@ -71,7 +75,8 @@ def rms_norm(tape: Tape, x: Value, weight: Leaf, name: str) -> Value:
     inverse = operate(tape, shifted, f"{name} 1/rms", keeps_output=True, backward=rsqrt_backward)
     tape.forget(shifted)
     normalised = operate(tape, x, f"{name} x/rms", keeps=(x.storage, inverse.storage), backward=normalise_backward)
-    out = operate(tape, normalised, name, keeps=(normalised.storage,), leaves=(weight,), backward=scale_backward)
+    keeps = needed(normalised, weight.value)
+    out = operate(tape, normalised, name, keeps=keeps, leaves=(weight,), backward=scale_backward)
     tape.forget(normalised, inverse)
     return out
 

@@ -38,6 +38,7 @@ def operate(
     keeps_output: bool = False,
     is_matmul: bool = False,
     leaves: tuple[Leaf | None, ...] = (),
+    operands: tuple[Value, ...] = (),
     backward: Backward | None = None,
 ) -> Value:
     """Any operator whose output is one new tensor.
@@ -52,13 +53,14 @@ def operate(
         keeps_output: whether it keeps its output, too.
         is_matmul: whether selective checkpointing keeps its output.
         leaves: parameters that it delivers gradients to.
+        operands: its other arguments.
         backward: what its backward does, if not one new gradient for `x`.
     """
 
     def gradient_of_x(tape: Tape, node: Node, gradient: Storage) -> Delivered:
         return [(x.source, tape.gradient_of(x))]
 
-    node = tape.node(name, backward or gradient_of_x, *leaves)
+    node = tape.node(name, backward or gradient_of_x, *leaves, operands=(x, *operands))
     tape.keep(node, *keeps)
     made = (output or name, dims or x.storage.dims, itemsize or x.storage.itemsize)
     out = tape.matmul(name, made)[0] if is_matmul else tape.new(*made)
@@ -75,7 +77,9 @@ def cast(tape: Tape, x: Value, itemsize: int) -> Value:
 
 
 def cast_parameter(tape: Tape, leaf: Leaf) -> Value:
-    """Autocast's cached bfloat16 copy of a parameter."""
+    """Autocast's bfloat16 copy of a parameter; of a frozen one it caches none, and the caller forgets it."""
+    if leaf.is_frozen:
+        return Value(tape.new(leaf.storage.name, leaf.storage.dims, 2, "cached_casts"))
     if leaf not in tape.casts:
         wide = Value(leaf.storage, leaf)
 
@@ -88,14 +92,14 @@ def cast_parameter(tape: Tape, leaf: Leaf) -> Value:
 
 
 def linear(tape: Tape, context: Context, x: Value, weight: Leaf, bias: Leaf | None, dims: str, name: str) -> Value:
-    """`F.linear`: keeps its input (under autocast its cast) and the cast weight."""
+    """`F.linear`: keeps its input (under autocast its cast) for the weight's gradient, the weight for the input's."""
     if context.autocast:
         b = cast_parameter(tape, bias) if bias else None
         w = cast_parameter(tape, weight)
         narrow = cast(tape, x, 2)
     else:
-        b = Value(bias.storage, bias) if bias else None
-        w, narrow = Value(weight.storage, weight), x
+        b = bias.value if bias else None
+        w, narrow = weight.value, x
 
     def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
         if b is None:
@@ -106,16 +110,25 @@ def linear(tape: Tape, context: Context, x: Value, weight: Leaf, bias: Leaf | No
         return [(b.source, tape.gradient_of(b)), (w.source, d_w), (narrow.source, d_x)]
 
     leaves = () if context.autocast else (weight, bias)
-    keeps = (narrow.storage, w.storage)
-    out = operate(tape, narrow, name, dims=dims, keeps=keeps, is_matmul=True, leaves=leaves, backward=backward)
+    operands, keeps = (w, b) if b else (w,), needed(narrow, w)
+    out = operate(
+        tape, narrow, name, dims=dims, is_matmul=True, backward=backward, keeps=keeps, leaves=leaves, operands=operands
+    )
     if narrow is not x:
         tape.forget(narrow)
+    if context.autocast:
+        tape.forget(*(cast for cast in operands if cast.source is None))
     return out
+
+
+def needed(x: Value, y: Value) -> tuple[Storage, ...]:
+    """What a product keeps of its factors: each for the other's gradient, if that is wanted."""
+    return tuple(one.storage for one, other in ((x, y), (y, x)) if other.source)
 
 
 def embedding(tape: Tape, indices: Storage, weight: Leaf, dims: str, name: str) -> Value:
     """A table look-up: keeps the indices."""
-    table = Value(weight.storage, weight)
+    table = weight.value
     return operate(tape, table, name, dims=dims, keeps=(indices,), leaves=(weight,))
 
 
@@ -123,23 +136,23 @@ def add(tape: Tape, x: Value, y: Value, name: str) -> Value:
     """A sum keeps nothing; a narrower or broadcast term gets its own gradient, others share the incoming one."""
     dims, size = x.storage.dims, max(x.storage.itemsize, y.storage.itemsize)
 
-    def gradient_for(term: Value, gradient: Storage) -> Storage:
+    def gradient_for(term: Value, gradient: Storage) -> Storage | None:
         is_alike = term.storage.dims == dims and term.storage.itemsize == size
         return tape.hold(gradient) if is_alike else tape.gradient_of(term)
 
     def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
-        return [(term.source, gradient_for(term, gradient)) for term in (x, y)]
+        return [(term.source, gradient_for(term, gradient)) for term in (x, y) if term.source]
 
-    return operate(tape, x, name, itemsize=size, backward=backward)
+    return operate(tape, x, name, itemsize=size, operands=(y,), backward=backward)
 
 
 def multiply(tape: Tape, x: Value, y: Value, name: str) -> Value:
-    """A product of two tensors of equal size: keeps both."""
+    """A product of two tensors of equal size: keeps each for the other's gradient."""
 
     def backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
         return [(x.source, tape.gradient_of(x)), (y.source, tape.gradient_of(y))]
 
-    return operate(tape, x, name, keeps=(x.storage, y.storage), backward=backward)
+    return operate(tape, x, name, keeps=needed(x, y), operands=(y,), backward=backward)
 
 
 def dropout(tape: Tape, context: Context, x: Value, name: str) -> Value:

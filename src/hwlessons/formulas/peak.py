@@ -8,9 +8,9 @@ from fractions import Fraction
 from math import ceil
 
 from hwlessons.facts.shapes import TransformerShape
+from hwlessons.formulas.adapters import trainable_tensors
 from hwlessons.formulas.model_states import STEP_COUNTER_BYTES
 from hwlessons.formulas.model_tape import ModelTape
-from hwlessons.formulas.parameters import parameter_tensors
 from hwlessons.formulas.step_recipe import StepRecipe, check_kernels
 from hwlessons.formulas.tape_parts import SavedRow
 
@@ -46,12 +46,13 @@ class StepPrediction:
 
 
 def optimizer_state_bytes(shape: TransformerShape, recipe: StepRecipe, *, kernels: str = "cpu") -> int:
-    """Moments in the parameters' dtype, and AdamW's fp32 step counter for each tensor.
+    """Moments in the parameters' dtype, and AdamW's fp32 step counter for each tensor; none for frozen parameters.
 
     Beside CUDA kernels only the fused implementation's counters are on the device; the others' are on the host.
     """
     check_kernels(kernels)
-    return state_bytes([t.num_values * recipe.parameter_itemsize for t in parameter_tensors(shape)], recipe, kernels)
+    tensors = trainable_tensors(shape, recipe.adapters)
+    return state_bytes([t.num_values * recipe.parameter_itemsize for t in tensors], recipe, kernels)
 
 
 def state_bytes(sizes: Sequence[int], recipe: StepRecipe, kernels: str) -> int:
@@ -66,7 +67,8 @@ def optimizer_temporary_bytes(shape: TransformerShape, recipe: StepRecipe) -> in
     Torch's for-loop AdamW builds `sqrt(v)` and `sqrt(v) / correction` for one tensor while the name `denom` still holds
     the tensor before it; foreach AdamW builds `sqrt(v)` for all; SGD and fused AdamW work in place.
     """
-    return max(update_temporaries([t.num_values * recipe.parameter_itemsize for t in parameter_tensors(shape)], recipe))
+    tensors = trainable_tensors(shape, recipe.adapters)
+    return max(update_temporaries([t.num_values * recipe.parameter_itemsize for t in tensors], recipe))
 
 
 def update_temporaries(sizes: Sequence[int], recipe: StepRecipe) -> list[int]:

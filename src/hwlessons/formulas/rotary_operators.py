@@ -59,7 +59,7 @@ def rotate(tape: Tape, x: Value, table: Storage, name: str) -> Value:
     def sum_backward(tape: Tape, node: Node, gradient: Storage) -> Delivered:
         return [(cosine.source, tape.hold(gradient)), (sine.source, tape.hold(gradient))]
 
-    halves = tape.node("split", split_backward)
+    halves = tape.node("split", split_backward, operands=(x,))
     cosine = operate(tape, x, "x cos", itemsize=wide, keeps=(table,), backward=cosine_backward)
     negative = operate(tape, x, "-second half", dims=_HALF[dims], backward=negate_backward)
     turned = operate(tape, x, "turned x", backward=concatenate_backward)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from hwlessons.formulas.adapters import Adapters
+
 Attention = Literal["fused", "materialised"]
 Precision = Literal["fp32", "autocast_bf16", "bf16"]
 Optimizer = Literal["sgd", "momentum", "adamw"]
 Implementation = Literal["for_loop", "foreach", "fused"]
+BaseFormat = Literal["full", "nf4", "nf4_double"]
 Kernels = Literal["cpu", "cuda"]
 
 _ALLOWED = {
@@ -16,6 +19,7 @@ _ALLOWED = {
     "precision": ("fp32", "autocast_bf16", "bf16"),
     "optimizer": ("sgd", "momentum", "adamw"),
     "implementation": ("for_loop", "foreach", "fused"),
+    "base_format": ("full", "nf4", "nf4_double"),
 }
 
 
@@ -35,6 +39,9 @@ class StepRecipe:
         keep_matmuls: selective checkpointing: keep what matmuls and fused attention return, recompute the rest.
         optimizer: "sgd", "momentum" (SGD with momentum) or "adamw".
         implementation: torch's "for_loop", "foreach" or "fused" variant of the optimizer.
+        adapters: train these and freeze everything else; None trains everything.
+        base_format: how the frozen linear layers inside the blocks are stored: "full", in the precision's dtype, or
+            packed to "nf4" or "nf4_double" (double quantisation).
 
     Raises:
         ValueError: for a count below 1, a dropout outside [0, 1), an unknown name, or options of checkpointing without
@@ -52,6 +59,8 @@ class StepRecipe:
     keep_matmuls: bool = False
     optimizer: Optimizer = "adamw"
     implementation: Implementation = "for_loop"
+    adapters: Adapters | None = None
+    base_format: BaseFormat = "full"
 
     def __post_init__(self) -> None:
         for name in ("microbatch", "sequence", "num_microbatches", "blocks_per_segment"):
@@ -64,6 +73,10 @@ class StepRecipe:
         if isinstance(self.dropout, bool) or not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout!r}")
         check_checkpointing(self.checkpointing, self.blocks_per_segment, self.keep_matmuls)
+        if self.adapters is not None and not isinstance(self.adapters, Adapters):
+            raise ValueError(f"adapters must be Adapters(...) or None, got {self.adapters!r}")
+        if self.base_format != "full" and self.adapters is None:
+            raise ValueError(f"base_format must be full where there are no adapters, got {self.base_format!r}")
 
     @property
     def parameter_itemsize(self) -> int:

@@ -14,7 +14,7 @@ from hwlessons.formulas.model_tape import ModelTape
 from hwlessons.formulas.peak import optimizer_state_bytes, optimizer_temporary_bytes, play_step
 from hwlessons.formulas.step_recipe import StepRecipe
 from hwlessons.formulas.tape import Tape
-from hwlessons.formulas.tape_parts import Backward, Leaf, Node
+from hwlessons.formulas.tape_parts import Backward, Leaf, Node, Value
 
 Kind = Literal["kept", "recomputed", "gradient"]
 
@@ -80,10 +80,13 @@ class RecordingTape(Tape):
         self._made[storage] = (self.layer, self.phase)
         return storage
 
-    def node(self, name: str, backward: Backward, *leaves: Leaf | None) -> Node:
+    def node(
+        self, name: str, backward: Backward, *leaves: Leaf | None, operands: tuple[Value, ...] | None = None
+    ) -> Node | None:
         """See `Tape.node`."""
-        node = super().node(name, backward, *leaves)
-        self._layers.setdefault(node, self.layer)
+        node = super().node(name, backward, *leaves, operands=operands)
+        if node is not None:
+            self._layers.setdefault(node, self.layer)
         return node
 
     def read(self, operator: str) -> None:

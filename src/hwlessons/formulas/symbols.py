@@ -30,6 +30,7 @@ def symbol_sizes(shape: TransformerShape, recipe: StepRecipe) -> dict[str, int]:
         "V": shape.vocab_size,
         "p": shape.max_positions,
         "n": recipe.num_microbatches,
+        "r": recipe.adapters.rank if recipe.adapters else 0,
         "2": 2,
     }
 

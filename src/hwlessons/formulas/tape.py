@@ -22,6 +22,8 @@ from hwlessons.formulas.tape_parts import Backward, Leaf, Node, SavedRow, Segmen
 
 __all__ = ["SavedRow", "Tape"]
 
+_ALIVE_ANYWAY = ("parameters", "buffers")
+
 
 class _Recomputed(Exception):
     """Everything that a checkpointed region's backward needs is there again."""
@@ -86,34 +88,45 @@ class Tape(Liveness):
 
     # --- recording a forward pass -------------------------------------------------------------------------------
 
-    def node(self, name: str, backward: Backward, *leaves: Leaf | None) -> Node:
-        """The operator's node; `leaves` are the parameters whose gradients it will deliver."""
+    def node(
+        self, name: str, backward: Backward, *leaves: Leaf | None, operands: tuple[Value, ...] | None = None
+    ) -> Node | None:
+        """The operator's node; none if neither leaves nor operands need a gradient.
+
+        Args:
+            name: the operator's name.
+            backward: what its backward does.
+            leaves: the parameters whose gradients it will deliver, frozen ones left out.
+            operands: its other arguments; None where one is known to need a gradient.
+        """
+        trainable = [leaf for leaf in leaves if leaf is not None and not leaf.is_frozen]
+        if operands is not None and not trainable and not any(operand.source for operand in operands):
+            return None
         if self._refilling:
             node = self._refilling.nodes[self._refilling.position]
             self._refilling.position += 1
             assert node.name == name, (node.name, name)
             return node
-        for leaf in leaves:
-            if leaf is not None:
-                leaf.num_uses += 1
+        for leaf in trainable:
+            leaf.num_uses += 1
         node = Node(name, backward, self._segment)
         self.nodes.append(node)
         if self._segment:
             self._segment.nodes.append(node)
         return node
 
-    def keep(self, node: Node, *storages: Storage) -> None:
-        """Save storages for the node's backward; parameters are alive anyway and not counted."""
-        for storage in storages:
-            if storage.role == "parameters":
-                continue
+    def keep(self, node: Node | None, *storages: Storage) -> None:
+        """Save storages for the node's backward; parameters and buffers are alive anyway, and no rows."""
+        for storage in storages if node else ():
+            assert node is not None
             if self._refilling is None:
                 node.num_saves += 1
                 if self._segment:
                     continue
-                if storage.role not in ("inputs", "cached_casts"):
+                if storage.role not in ("inputs", "cached_casts", *_ALIVE_ANYWAY):
                     self.kept.setdefault(storage, (self.layer, []))[1].append(node.name)
-            node.saves.append(self.save(storage))
+            if storage.role not in _ALIVE_ANYWAY:
+                node.saves.append(self.save(storage))
             if self._refilling:
                 self._refilling.num_missing -= 1
                 if not self._refilling.num_missing:
@@ -148,8 +161,10 @@ class Tape(Liveness):
                 self._visit(node)
         self.nodes.clear()
 
-    def gradient_of(self, value: Value) -> Storage:
-        """A new gradient of a value's size and dtype."""
+    def gradient_of(self, value: Value) -> Storage | None:
+        """A new gradient of a value's size and dtype; none if it needs none."""
+        if value.source is None:
+            return None
         storage = value.storage
         return self.new(f"d {storage.name}", storage.dims, storage.itemsize)
 
@@ -171,7 +186,8 @@ class Tape(Liveness):
             self.unsave(segment.boundary)
             self.unsave(segment.matmuls)
         for source, result in delivered:
-            self._deliver(source, result)
+            if result is not None:
+                self._deliver(source, result)
 
     def _recompute(self, segment: Segment) -> None:
         casts, self.casts = self.casts, {}

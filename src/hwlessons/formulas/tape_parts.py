@@ -30,22 +30,28 @@ class Node:
 
 @dataclass(eq=False, slots=True)
 class Leaf:
-    """A parameter; its gradient is complete when all its uses in the graph have delivered."""
+    """A parameter; its gradient is complete when all its uses in the graph have delivered. A frozen one gets none."""
 
     storage: Storage
+    is_frozen: bool = False
     num_uses: int = 0
     num_arrived: int = 0
     buffer: Storage | None = None
     gradient: Storage | None = None
 
+    @property
+    def value(self) -> Value:
+        """The parameter as an operand."""
+        return Value(self.storage, None if self.is_frozen else self)
+
 
 Source = Node | Leaf | None
-Delivered = list[tuple[Source, Storage]]
+Delivered = list[tuple[Source, Storage | None]]
 
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """A tensor: where its bytes are and who made it."""
+    """A tensor: where its bytes are and who made it; without a source it needs no gradient."""
 
     storage: Storage
     source: Source = None

@@ -11,6 +11,7 @@ from torch.optim import SGD, AdamW, Optimizer
 
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.step_recipe import StepRecipe
+from hwlessons.lab.adapters import add_adapters
 from hwlessons.lab.transformer import Transformer
 
 
@@ -38,6 +39,8 @@ def build_step(
             blocks_per_segment=recipe.blocks_per_segment,
             keep_matmuls=recipe.keep_matmuls,
         ).to(device, dtype)
+        if recipe.adapters is not None:
+            add_adapters(model, recipe.adapters, base_format=recipe.base_format)
         optimizer = make_optimizer(model, recipe)
         size = (recipe.num_microbatches, recipe.microbatch, recipe.sequence)
         tokens = torch.randint(shape.vocab_size, size, device=device)
@@ -61,9 +64,10 @@ def build_step(
 
 
 def make_optimizer(model: torch.nn.Module, recipe: StepRecipe) -> Optimizer:
-    """The recipe's optimizer over all parameters."""
+    """The recipe's optimizer over all parameters that are not frozen."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     foreach, fused = recipe.implementation == "foreach", recipe.implementation == "fused"
     if recipe.optimizer == "adamw":
-        return AdamW(model.parameters(), lr=1e-3, foreach=foreach, fused=fused)
+        return AdamW(parameters, lr=1e-3, foreach=foreach, fused=fused)
     momentum = 0.9 if recipe.optimizer == "momentum" else 0.0
-    return SGD(model.parameters(), lr=0.1, momentum=momentum, foreach=foreach, fused=fused)
+    return SGD(parameters, lr=0.1, momentum=momentum, foreach=foreach, fused=fused)

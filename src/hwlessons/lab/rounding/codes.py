@@ -11,10 +11,11 @@ from hwlessons.facts.formats import NumberFormat, decode, find_format
 
 
 @cache
-def _values_by_code(fmt: NumberFormat) -> Tensor:
+def _values_by_code(fmt: NumberFormat) -> tuple[float, ...]:
+    # numbers and no tensor: a tensor that outlives the call would be counted as some step's memory
     if fmt.bits > 8:
         raise ValueError(f"only formats of at most 8 bits have codes here, got {fmt.name} with {fmt.bits}")
-    return torch.tensor([decode(code, fmt) for code in range(fmt.num_codes)])
+    return tuple(decode(code, fmt) for code in range(fmt.num_codes))
 
 
 @torch.no_grad()
@@ -25,7 +26,7 @@ def to_codes(rounded: Tensor, format: NumberFormat | str) -> Tensor:
         ValueError: if the format is unknown or has more than 8 bits, or a value is not one of its finite numbers.
     """
     fmt = find_format(format)
-    by_code = _values_by_code(fmt).to(rounded.device)
+    by_code = torch.tensor(_values_by_code(fmt), device=rounded.device)
     ascending, codes = by_code.nan_to_num(torch.inf).sort(stable=True)  # of two zeros, the one with code 0 comes first
     place = torch.searchsorted(ascending, rounded.float().contiguous()).clamp_(max=fmt.num_codes - 1)
     is_held = (ascending[place] == rounded) & rounded.isfinite()
@@ -40,7 +41,7 @@ def from_codes(codes: Tensor, format: NumberFormat | str) -> Tensor:
     Raises:
         ValueError: if the format is unknown or has more than 8 bits.
     """
-    return _values_by_code(find_format(format)).to(codes.device)[codes.long()]
+    return torch.tensor(_values_by_code(find_format(format)), device=codes.device)[codes.long()]
 
 
 def pack_codes(codes: Tensor, num_bits: int) -> Tensor:
