@@ -67,18 +67,18 @@ def assert_exact(one, recipe, measure):
 
 @pytest.mark.parametrize("seed", [20261130, 11])
 def test_drawn_steps_on_a_full_base(seed):
-    for configuration in draw(seed, 25, ["full"]):
+    for configuration in draw(seed, 20, ["full"]):
         assert_exact(*configuration, track)
 
 
 @pytest.mark.parametrize("seed", [20261130, 12])
 def test_drawn_steps_on_a_packed_base(seed):
-    for configuration in draw(seed, 20, ["nf4", "nf4_double"]):
+    for configuration in draw(seed, 10, ["nf4", "nf4_double"]):
         assert_exact(*configuration, track)
 
 
 def test_traced_steps():
-    for configuration in draw(3, 4, ["full", "nf4", "nf4_double"]):
+    for configuration in draw(3, 3, ["full", "nf4", "nf4_double"]):
         assert_exact(*configuration, trace)
 
 
