@@ -69,7 +69,7 @@ def test_its_totals_are_those_of_a_traced_step(recipe):
 def test_further_microbatches_repeat_the_second(recipe):
     timeline = step_timeline(GPT, replace(recipe, num_microbatches=4))
     groups = {n: [moment for moment in timeline if moment.microbatch == n] for n in range(4)}
-    assert len(groups[0]) == len(groups[3])
+    assert len(groups[0]) == len(groups[1]) == len(groups[2]) == len(groups[3])
     assert [replace(moment, microbatch=1) for moment in groups[3]] == groups[1]
     assert [moment.microbatch for moment in timeline[-2:]] == [None, None]
     assert "gradients" not in {tensor.kind for tensor in groups[0][0].held}
@@ -85,6 +85,8 @@ def test_what_is_recomputed_and_when():
     assert recomputed_layers(EVERY) == ["block 3", "block 2", "block 1", "block 0"]
     assert recomputed_layers(PAIRS) == ["block 2", "block 3", "block 0", "block 1"]
     assert {tensor.kind for moment in step_timeline(GPT, PLAIN) for tensor in moment.held} == {"kept", "gradient"}
+    kinds = {(t.layer, t.kind) for moment in step_timeline(GPT, EVERY) for t in moment.held if t.kind != "gradient"}
+    assert ("block 2", "recomputed") in kinds and ("head", "recomputed") not in kinds
     operators = {moment.operator for moment in step_timeline(GPT, SELECTIVE) if moment.is_recomputed}
     assert "gelu" in operators and "up projection" not in operators
 

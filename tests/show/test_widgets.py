@@ -182,7 +182,11 @@ def test_a_page_gets_the_scripts_of_its_widgets_only() -> None:
     assert scripts_of("<p>&lt;hwl-number-format-explorer&gt; <hwl-number-format-explorers></p>") == []
 
 
-BYTES_ADDED = {"hwl-number-format-explorer": 30_000, "hwl-pipeline-schedule-viewer": 30_000}
+BYTES_ADDED = {
+    "hwl-number-format-explorer": 30_000,
+    "hwl-pipeline-schedule-viewer": 30_000,
+    "hwl-step-stepper": 150_000,
+}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.element)

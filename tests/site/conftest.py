@@ -33,6 +33,7 @@ CELLS = {
     "one": "show.NumberFormatExplorer()",
     "two": "show.NumberFormatExplorer(-3e8, 'e4m3', overflow='saturate')",
     "viewer": "show.PipelineScheduleViewer('interleaved')",
+    "stepper": "show.StepStepper(2, 'every 2 blocks')",
 }
 
 

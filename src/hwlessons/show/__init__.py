@@ -9,7 +9,7 @@ from hwlessons.show.mistakes import quiet_errors
 from hwlessons.show.progress import progress
 from hwlessons.show.recordings import Recorded, recorded
 from hwlessons.show.tables import TableView, table
-from hwlessons.show.widgets import NumberFormatExplorer, PipelineScheduleViewer
+from hwlessons.show.widgets import NumberFormatExplorer, PipelineScheduleViewer, StepStepper
 
 __all__ = [
     "Check",
@@ -20,6 +20,7 @@ __all__ = [
     "NumberFormatExplorer",
     "PipelineScheduleViewer",
     "Recorded",
+    "StepStepper",
     "TableView",
     "bars",
     "check",

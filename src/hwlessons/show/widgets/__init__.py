@@ -2,10 +2,10 @@
 
 from hwlessons.show.widgets.explorer import NumberFormatExplorer
 from hwlessons.show.widgets.pipeline_viewer import PipelineScheduleViewer
+from hwlessons.show.widgets.step_stepper import StepStepper
 from hwlessons.show.widgets.widget import Widget
 
-WIDGETS: dict[str, type[Widget]] = {
-    kind.script.element.removeprefix("hwl-"): kind for kind in (NumberFormatExplorer, PipelineScheduleViewer)
-}
+_KINDS: tuple[type[Widget], ...] = (NumberFormatExplorer, PipelineScheduleViewer, StepStepper)
+WIDGETS = {kind.script.element.removeprefix("hwl-"): kind for kind in _KINDS}
 
-__all__ = ["WIDGETS", "NumberFormatExplorer", "PipelineScheduleViewer", "Widget"]
+__all__ = ["WIDGETS", "NumberFormatExplorer", "PipelineScheduleViewer", "StepStepper", "Widget"]

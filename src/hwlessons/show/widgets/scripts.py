@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hwlessons.facts.formats import formats_table
-from hwlessons.show.widgets import pipeline_as_text
+from hwlessons.show.widgets import pipeline_as_text, step_moments
 
 STATIC = Path(__file__).parents[1] / "static"
 STYLE_NAME = "hwl-widgets.css"
@@ -88,7 +88,21 @@ PIPELINE_SCHEDULE_VIEWER = Script(
         "SCHEDULE_COLUMNS": pipeline_as_text.COLUMNS,
     },
 )
-SCRIPTS = (NUMBER_FORMAT_EXPLORER, PIPELINE_SCHEDULE_VIEWER)
+STEP_STEPPER = Script(
+    "hwl-step-stepper",
+    ("controls.js", "step_moments.js", "step_stepper.js"),
+    lambda: {
+        "STEP_DATA": step_moments.step_data(),
+        "STEP_CATEGORIES": [category.replace("_", " ") for category in step_moments.CATEGORIES],
+        "STEP_LAYERS": step_moments.LAYERS,
+        "STEP_COLUMNS": step_moments.COLUMNS,
+        "STEP_HOLDS": step_moments.HOLDS,
+        "STEP_ACCUMULATION": step_moments.ACCUMULATION_STEPS,
+        "STEP_BATCH": step_moments.GLOBAL_BATCH,
+        "STEP_PLANS": step_moments.PLANS,
+    },
+)
+SCRIPTS = (NUMBER_FORMAT_EXPLORER, PIPELINE_SCHEDULE_VIEWER, STEP_STEPPER)
 
 
 def scripts_of(html: str) -> list[Script]:
