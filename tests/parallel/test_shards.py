@@ -84,6 +84,10 @@ def test_what_is_gathered_at_the_end_of_forward(two):
     for results in two:
         assert results["sharded"]["gathered_bytes"] == 8 * outside
         assert results["kept"]["gathered_bytes"] == 4 * sum(padded.values())
+        units = sharded.SHAPE.num_layers + 1
+        assert results["sharded"]["forward"] == results["kept"]["forward"] == {"all_gather": units}
+        assert results["sharded"]["backward"] == {"all_gather": units - 1, "reduce_scatter": units}
+        assert results["kept"]["backward"] == {"reduce_scatter": units}
 
 
 @pytest.mark.parametrize(("num_ranks", "rank"), [(1, 0), (8, 0), (8, 7), (64, 40), (64, 63)])
@@ -98,11 +102,18 @@ def test_tensor_parallel_pairs(two):
         split = results["split"]
         assert split["gradient_difference"] <= ROUNDING
         pairs = 2 * sharded.SHAPE.num_layers
-        assert split["forward"] == {"all_reduce": pairs + 1, "all_gather_into_tensor": 1}  # and embedding, head
+        assert split["forward"] == {"all_reduce": pairs + 1, "all_gather": 1}  # and embedding, head
         assert split["backward"] == {"all_reduce": pairs + 1}
         expected = predicted(tensor_split.EVEN, 1, 0, t=2, itemsize=8)
         expected["gradient_bytes"] += 8 * tensor_split.EVEN.vocab_size * tensor_split.EVEN.width // 2
         assert states_of(split) == expected  # DTensor leaves the embedding's gradient whole
+
+
+def test_inputs_that_are_not_shared():
+    with fake_rank(0, 2):
+        apart = tensor_split.run(dtype=torch.float32, share_inputs=False)
+    assert apart["forward"]["all_reduce"] == 2 * sharded.SHAPE.num_layers + 1
+    assert apart["backward"] == {"all_reduce": 5 * sharded.SHAPE.num_layers + 1}  # query, key, value, gate, up
 
 
 def test_two_axes(four):

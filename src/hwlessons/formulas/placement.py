@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
-from math import prod
+from dataclasses import dataclass
 
 from hwlessons.facts.shapes import TransformerShape
-from hwlessons.formulas.ledger import saved_rows
-from hwlessons.formulas.mesh_shares import check_mesh, local_tensor_sizes, stage_saved_bytes, stage_tensors
+from hwlessons.formulas.mesh_memory import mesh_peak
+from hwlessons.formulas.mesh_shares import check_mesh
 from hwlessons.formulas.mesh_traffic import Machine, MeshTraffic, mesh_traffic
-from hwlessons.formulas.parameters import parameter_count, parameter_tensors
-from hwlessons.formulas.peak import predict_step
+from hwlessons.formulas.parameters import parameter_count
 from hwlessons.formulas.step_recipe import StepRecipe
-from hwlessons.formulas.tape_parts import SavedRow
 from hwlessons.units import format_bytes, format_seconds
 
 
@@ -84,10 +80,8 @@ def placements(
 ) -> list[Placement]:
     """Every placement of a step of `global_batch` sequences on all devices: first those that fit, the fastest first.
 
-    Memory is `predict_step` with this device's shares; temporaries are counted whole, so tensor and pipeline
-    parallelism need less. Where gradients or weights are sharded, the largest unit (a block, or all outside the blocks)
-    is whole for a moment: twice its weights (the next one is fetched early) for stage 3, and once its gradients. Stages
-    2 and 3 are combined with no pipeline: they would send everything again for every microbatch.
+    Memory is `mesh_peak`'s. Stages 2 and 3 are combined with no pipeline: they would send everything again for every
+    microbatch.
 
     Args:
         shape: the model.
@@ -99,13 +93,13 @@ def placements(
     Raises:
         ValueError: if no mesh of these devices divides the model and the batch.
     """
-    found, rows = [], saved_rows(shape, recipe, kernels=kernels)
+    found = []
     for d, t, p in _meshes(machine.num_devices):
         if global_batch % (recipe.microbatch * d) or not _divides(shape, t, p):
             continue
         m = global_batch // (recipe.microbatch * d)
         for stage in (0,) if d == 1 else (0, 1) if p > 1 else (0, 1, 2, 3):
-            found.append(_placement(shape, recipe, machine, (d, t, p), stage, m, rows, kernels))
+            found.append(_placement(shape, recipe, machine, (d, t, p), stage, m, kernels))
     if not found:
         raise ValueError(
             f"no mesh of {machine.num_devices} devices divides num_layers ({shape.num_layers}), num_kv_heads "
@@ -134,30 +128,11 @@ def _placement(
     mesh: tuple[int, int, int],
     zero_stage: int,
     num_microbatches: int,
-    rows: Sequence[SavedRow],
     kernels: str,
 ) -> Placement:
-    d, t, p = mesh
-    total = sum(tensor.num_values for tensor in parameter_tensors(shape))
-    saved = stage_saved_bytes(rows, shape, tensor_parallel_size=t, pipeline_size=p, num_microbatches=num_microbatches)
-    stages = stage_tensors(shape, tensor_parallel_size=t, pipeline_size=p)
-    own_recipe = replace(recipe, num_microbatches=min(num_microbatches, 2))  # gradients already exist in the second
-    peak_bytes, at_peak = 0, {}
-    for number in {0, p - 1}:  # a stage between holds fewer microbatches than the first, and nothing but blocks
-        tensors, saved_bytes = stages[number], saved[number]
-        share = Fraction(sum(map(prod, tensors)), total)
-        shares = {
-            "parameters": share / (d if zero_stage >= 3 else 1),
-            "gradients": share / (d if zero_stage >= 2 else 1),
-            "optimizer_state": share / (d if zero_stage >= 1 else 1),
-            "saved_activations": saved_bytes / sum(row.num_bytes for row in rows),
-        }
-        step = predict_step(shape, own_recipe, kernels=kernels, shares=shares)
-        gathered = {2: 1, 3: 3}.get(zero_stage, 0) * _largest_unit(shape, t) * recipe.parameter_itemsize
-        if step.peak_bytes + gathered > peak_bytes:
-            peak_bytes, at_peak = step.peak_bytes + gathered, {**step.at_peak, "gathered": gathered}
+    peak_bytes, at_peak = mesh_peak(shape, recipe, mesh, zero_stage, num_microbatches, kernels)
     traffic = mesh_traffic(shape, recipe, machine, mesh=mesh, zero_stage=zero_stage, num_microbatches=num_microbatches)
-    num_tokens = num_microbatches * d * recipe.microbatch * recipe.sequence
+    num_tokens = num_microbatches * mesh[0] * recipe.microbatch * recipe.sequence
     flops = (8 if recipe.checkpointing else 6) * parameter_count(shape).total * num_tokens
     compute_seconds = flops / (machine.num_devices * machine.flops_per_second)
     return Placement(
@@ -165,10 +140,10 @@ def _placement(
         zero_stage=zero_stage,
         num_microbatches=num_microbatches,
         peak_bytes=peak_bytes,
-        at_peak=at_peak,
+        at_peak=dict(at_peak),
         traffic=traffic,
         compute_seconds=compute_seconds,
-        bubble_seconds=compute_seconds * (p - 1) / num_microbatches,
+        bubble_seconds=compute_seconds * (mesh[2] - 1) / num_microbatches,
         fits=peak_bytes <= machine.device_bytes,
     )
 
@@ -186,12 +161,3 @@ def _divides(shape: TransformerShape, tensor_parallel_size: int, pipeline_size: 
     except ValueError:
         return False
     return True
-
-
-def _largest_unit(shape: TransformerShape, tensor_parallel_size: int) -> int:
-    """Values of the largest part that is gathered at once: a block, or everything outside the blocks."""
-    units: dict[str, int] = {}
-    for tensor in parameter_tensors(shape):
-        unit = tensor.name.split(".")[1] if tensor.name.startswith("blocks.") else "root"
-        units[unit] = units.get(unit, 0) + prod(local_tensor_sizes(tensor, tensor_parallel_size))
-    return max(units.values())

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.lab.transformer import Transformer
+from hwlessons.parallel.counting import counted_collectives
 from hwlessons.parallel.held import gathered_bytes, held_bytes, relative_difference
 from hwlessons.parallel.reports import report
 
@@ -61,18 +62,21 @@ def run(*, dtype: torch.dtype = torch.float32, reshard_after_forward: bool = Tru
     """One step on this rank's rows of the batch, in an existing process group.
 
     Returns:
-        Bytes held after the step and bytes gathered at the end of forward, this rank's loss, and how far gradients are
-        from one device's on the whole batch.
+        Bytes held after the step and bytes gathered at the end of forward, collectives in forward and in backward, this
+        rank's loss, and how far gradients are from one device's on the whole batch (None in a fake process group).
     """
     rank, num_ranks = dist.get_rank(), dist.get_world_size()
     tokens, targets = make_batch(num_rows=2 * num_ranks)
     alone = make_model(dtype=dtype)
     loss_of(alone(tokens), targets).backward()
-    model = shard_by_block(make_model(dtype=dtype), reshard_after_forward=reshard_after_forward)
+    mesh = init_device_mesh("cpu", (num_ranks,))
+    model = shard_by_block(make_model(dtype=dtype), mesh=mesh, reshard_after_forward=reshard_after_forward)
     optimizer = make_adamw(model.parameters())
-    loss = loss_of(model(tokens.chunk(num_ranks)[rank]), targets.chunk(num_ranks)[rank])
+    with counted_collectives() as forward:
+        loss = loss_of(model(tokens.chunk(num_ranks)[rank]), targets.chunk(num_ranks)[rank])
     gathered = gathered_bytes(model)
-    loss.backward()
+    with counted_collectives() as backward:
+        loss.backward()
     is_real = dist.get_backend() != "fake"
     difference = relative_difference(gradients(model), gradients(alone)) if is_real else None
     optimizer.step()
@@ -80,6 +84,8 @@ def run(*, dtype: torch.dtype = torch.float32, reshard_after_forward: bool = Tru
         "rank": rank,
         **asdict(held_bytes(model, optimizer)),
         "gathered_bytes": gathered,
+        "forward": forward,
+        "backward": backward,
         "loss": loss.item(),
         "gradient_difference": difference,
     }

@@ -7,7 +7,6 @@ python -m torch.distributed.run --standalone --nproc-per-node 4 -m hwlessons.par
 from __future__ import annotations
 
 import sys
-import warnings
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,15 +14,16 @@ import torch
 from torch import distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Replicate
-from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
+    ParallelStyle,
     PrepareModuleInput,
     RowwiseParallel,
     parallelize_module,
 )
 
 from hwlessons.lab.transformer import Transformer
+from hwlessons.parallel.counting import counted_collectives
 from hwlessons.parallel.held import held_bytes, relative_difference
 from hwlessons.parallel.reports import report
 from hwlessons.parallel.sharded import SHAPE, gradients, loss_of, make_adamw, make_batch, make_model, shard_by_block
@@ -31,23 +31,27 @@ from hwlessons.parallel.sharded import SHAPE, gradients, loss_of, make_adamw, ma
 EVEN = replace(SHAPE, vocab_size=104)  # divides
 
 
-def split_model(model: Transformer, mesh: DeviceMesh) -> Transformer:
+def split_model(model: Transformer, mesh: DeviceMesh, *, share_inputs: bool = True) -> Transformer:
     """Column then row in attention and in feed-forward; embedding and head by vocabulary. Returns the model.
 
-    The vocabulary must divide: DTensor would pad, and the formulas do not.
+    Args:
+        model: its vocabulary must divide: DTensor would pad, and the formulas do not.
+        mesh: one axis.
+        share_inputs: query, key and value (and gate and up) share one distributed input, so that their parts of its
+            gradient are added before one all-reduce; else each has an all-reduce of its own.
     """
     column, row = ColwiseParallel(), RowwiseParallel()
-    plan = {
-        "attention": shared_input(3),  # so that query, key and value add up their parts before one all-reduce
+    plan: dict[str, ParallelStyle] = {
         "attention.query": column,
         "attention.key": column,
         "attention.value": column,
         "attention.output": row,
-        "feed_forward": shared_input(1),
         "feed_forward.gate": column,
         "feed_forward.up": column,
         "feed_forward.down": row,
     }
+    if share_inputs:
+        plan |= {"attention": shared_input(3), "feed_forward": shared_input(1)}
     for block in model.blocks:
         parallelize_module(block, mesh, plan)
     ends = {
@@ -64,16 +68,13 @@ def shared_input(num_inputs: int) -> PrepareModuleInput:
     return PrepareModuleInput(input_layouts=layouts, desired_input_layouts=layouts)
 
 
-def count_collectives(counter: CommDebugMode) -> dict[str, int]:
-    """Collectives by name, e.g. {"all_reduce": 4}."""
-    return {str(op).rpartition(".")[2]: count for op, count in counter.get_comm_counts().items() if count}
-
-
-def run(data_parallel_size: int = 1, *, dtype: torch.dtype = torch.float64) -> dict[str, Any]:
+def run(
+    data_parallel_size: int = 1, *, dtype: torch.dtype = torch.float64, share_inputs: bool = True
+) -> dict[str, Any]:
     """One step of the split model in an existing process group, on a mesh of d × t ranks.
 
     Returns:
-        Bytes held after the step, collectives of one block in forward and in backward (d = 1), and how far gradients
+        Bytes held after the step, collectives in forward and in backward, and how far gradients
         are from one device's (None in a fake process group).
 
     Raises:
@@ -87,16 +88,14 @@ def run(data_parallel_size: int = 1, *, dtype: torch.dtype = torch.float64) -> d
     tokens, targets = make_batch(EVEN, num_rows=2 * data_parallel_size)
     alone = make_model(EVEN, dtype)
     loss_of(alone(tokens), targets).backward()
-    model = split_model(make_model(EVEN, dtype), mesh["tp"])
+    model = split_model(make_model(EVEN, dtype), mesh["tp"], share_inputs=share_inputs)
     if data_parallel_size > 1:
         shard_by_block(model, mesh=mesh["dp"])
     optimizer = make_adamw(model.parameters())
     mine = mesh.get_local_rank("dp")
-    warnings.filterwarnings("ignore", message="Full backward hook")  # CommDebugMode's own hook, on the embedding
-    warnings.filterwarnings("ignore", message="FSDP2-wrapped module")  # the logits are a view; nothing writes into them
-    with CommDebugMode() as forward:
+    with counted_collectives() as forward:
         loss = loss_of(model(tokens.chunk(data_parallel_size)[mine]), targets.chunk(data_parallel_size)[mine])
-    with CommDebugMode() as backward:
+    with counted_collectives() as backward:
         loss.backward()
     is_real = dist.get_backend() != "fake"
     difference = relative_difference(gradients(model), gradients(alone)) if is_real else None
@@ -104,8 +103,8 @@ def run(data_parallel_size: int = 1, *, dtype: torch.dtype = torch.float64) -> d
     return {
         "place": {name: mesh.get_local_rank(name) for name in ("dp", "tp")},
         **asdict(held_bytes(model, optimizer)),
-        "forward": count_collectives(forward),
-        "backward": count_collectives(backward),
+        "forward": forward,
+        "backward": backward,
         "gradient_difference": difference,
     }
 
