@@ -26,10 +26,10 @@ def mesh_peak(
 ) -> tuple[int, dict[str, int]]:
     """Peak bytes of the fullest device of a mesh of d × t × p, and the same by category.
 
-    It is `predict_step` with the device's shares; temporaries are counted whole, so tensor and pipeline parallelism need
-    less. Where gradients or weights are sharded, the largest unit (a block, or all outside the blocks) is whole for a
-    moment, which "gathered" counts: once its gradients from stage 2 on, and for stage 3 also twice its weights, because
-    the next unit is fetched early.
+    It is `predict_step` with the device's shares; temporaries are counted whole, so tensor and pipeline parallelism
+    need less. Where gradients or weights are sharded, the largest unit (a block, or all outside the blocks) is whole
+    for a moment, which "gathered" counts: once its gradients from stage 2 on, and for stage 3 also twice its weights,
+    because the next unit is fetched early.
 
     Args:
         shape: the model.
