@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hwlessons.parallel.reports import Failure
 
 LINE_OF_RANK = "[rank "  # how a line that a rank printed begins
+_PLACE_IN_TORCH = re.compile(r"\[/\S+\.(?:cc|cpp|h):\d+\] ")  # where gloo's source lay when it was compiled
 
 
 class LaunchError(RuntimeError):
@@ -55,7 +57,8 @@ def describe(
     if failures:
         first = failures[0]
         place = f" at {first.place}" if first.place else ""
-        return f"rank {first.rank} of {len(results)}: {first.error}{place}{_hint(first.error)} ({after})"
+        error = _PLACE_IN_TORCH.sub("", first.error)
+        return f"rank {first.rank} of {len(results)}: {error}{place}{_hint(error)} ({after})"
     if ended is None:
         silent = [rank for rank, result in enumerate(results) if result is None]
         standing = ", ".join(f"{rank} at {places[rank]}" if rank in places else str(rank) for rank in silent)

@@ -20,10 +20,10 @@ def marked(value: str, variable: str = MARKER) -> list[psutil.Process]:
     return found
 
 
-def kill_marked(value: str, *, timeout_seconds: float = 5.0) -> None:
+def kill_marked(value: str, variable: str = MARKER, *, timeout_seconds: float = 5.0) -> None:
     """Kill every process of one launch, and look again until there is none."""
     deadline = time.monotonic() + timeout_seconds
-    while processes := marked(value):
+    while processes := marked(value, variable):
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
