@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.lab.corpus import Paragraphs
+from hwlessons.lab.memory import track
 from hwlessons.lab.packing import PADDING_ID, PackedWindows, pack, pad
 from hwlessons.lab.training import IGNORED_TARGET, ShuffledBatches, evaluate, num_supervised, train
 from hwlessons.lab.transformer import Transformer
@@ -113,6 +114,28 @@ def test_checkpointing_and_autocast_take_the_mask(style, attention):
     torch.testing.assert_close(rounded.float(), exact, rtol=0.05, atol=0.02)
 
 
+@STYLES
+@ATTENTIONS
+def test_one_mask_is_kept_for_all_blocks(style, attention):
+    batch = pack(DOCUMENTS, WINDOW)
+    rows, saved = len(batch.tokens), []
+
+    def build_with(document_ids):
+        model = make(style, attention, torch.float32)
+
+        def step():
+            summed_loss(model(batch.tokens, document_ids), batch.targets).backward()
+            model.zero_grad()
+
+        return model, torch.optim.SGD(model.parameters()), step
+
+    for document_ids in (None, batch.document_ids):
+        saved.append(track(lambda ids=document_ids: build_with(ids)).saved_activation_bytes)
+    mask = 4 * rows * WINDOW**2 if attention == "fused" else (rows - 1) * WINDOW**2  # one byte for a bool
+    positions = 8 * WINDOW if style is GPT else 4 * 2 * WINDOW * style.head_dim  # now one for each row
+    assert saved[1] - saved[0] == mask + (rows - 1) * positions
+
+
 def test_layout_token_by_token():
     batch = pack(DOCUMENTS, WINDOW)
     assert batch.tokens.dtype == batch.targets.dtype == batch.document_ids.dtype == torch.int64
@@ -148,10 +171,11 @@ def test_the_loop_trains_on_packed_windows_and_counts_their_tokens():
     assert after.loss < before - 0.5 and after.num_tokens == record.num_tokens
 
 
-def test_the_loop_masks_what_it_trains_on():
+def test_the_loop_masks_what_it_trains_and_evaluates_on():
     batch = pack(DOCUMENTS, WINDOW)
     model = make(GPT)
-    _, expected = alone(make(GPT))
+    expected_loss, expected = alone(make(GPT))
+    assert evaluate(model, [batch]).loss == pytest.approx(expected_loss, rel=1e-12)
     before = torch.cat([p.detach().flatten() for p in model.parameters()])
     record = train(model, torch.optim.SGD(model.parameters(), lr=1.0), [batch], num_optimizer_steps=1)
     step = before - torch.cat([p.detach().flatten() for p in model.parameters()])
