@@ -186,6 +186,7 @@ BYTES_ADDED = {
     "hwl-number-format-explorer": 30_000,
     "hwl-pipeline-schedule-viewer": 30_000,
     "hwl-step-stepper": 150_000,
+    "hwl-vram-calculator": 400_000,
 }
 
 

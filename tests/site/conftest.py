@@ -34,6 +34,7 @@ CELLS = {
     "two": "show.NumberFormatExplorer(-3e8, 'e4m3', overflow='saturate')",
     "viewer": "show.PipelineScheduleViewer('interleaved')",
     "stepper": "show.StepStepper(2, 'every 2 blocks')",
+    "calculator": "show.VramCalculator('gpt2-small', sequence=1024)",
 }
 
 

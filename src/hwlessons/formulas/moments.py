@@ -36,6 +36,7 @@ class Peak:
         phase: "forward", "backward" or "optimizer".
         place: whose operator it is: "embedding", "first block", "last block", "head", "loss" or "optimizer".
         operator: layer and tensor that is written.
+        tensor: the tensor alone.
         at_peak: bytes by category.
     """
 
@@ -43,6 +44,7 @@ class Peak:
     phase: str
     place: str
     operator: str
+    tensor: str
     at_peak: dict[str, int]
 
 
@@ -74,7 +76,7 @@ def peak_of(
     Raises:
         ValueError: for what the table does not have, a share outside [0, 1], or what `predict_step` refuses.
     """
-    parts = dict.fromkeys(CATEGORIES, Fraction(1))
+    parts: dict[str, int | Fraction] = dict.fromkeys(CATEGORIES, 1)
     for category, share in (shares or {}).items():
         if category not in STATES or not 0 <= share <= 1:
             raise ValueError(f"shares must be from 0 to 1 of {', '.join(STATES)}, got {share!r} of {category!r}")
@@ -82,7 +84,14 @@ def peak_of(
     table = moment_table()
     sizes = {**symbol_sizes(shape, recipe), "L": shape.num_layers}
     products = [prod(sizes[symbol] for symbol in product.split()) for product in table["products"]]
-    forms = [_value(form, products) for form in table["forms"]]
+    values: dict[int, int] = {}
+
+    def value(index: int) -> int:
+        if index not in values:
+            form = table["forms"][index]
+            values[index] = sum(products[place] * times for place, times in zip(form[::2], form[1::2], strict=True))
+        return values[index]
+
     structure = table["structures"].get(structure_of(shape, recipe))
     if structure is None:
         raise ValueError(f"there is no table for {structure_of(shape, recipe)}")
@@ -90,24 +99,21 @@ def peak_of(
     state, temporaries = table["updates"][update_of(shape, recipe)]
     candidates = []
     for moment, *indices in zip(moments, *columns, strict=True):
-        live = {category: forms[index] * parts[category] for category, index in zip(CATEGORIES, indices, strict=True)}
-        live["optimizer_state"] += forms[state] * parts["optimizer_state"]
+        live = {category: value(index) * parts[category] for category, index in zip(CATEGORIES, indices, strict=True)}
+        live["optimizer_state"] += value(state) * parts["optimizer_state"]
         candidates.append((table["moments"][moment], live))
     # the last moment is the optimizer's in place; its temporaries come on top
     (phase, layer, _, place), before = candidates[-1]
-    most = ceil(max(forms[index] for index in temporaries) * parts["optimizer_state"])
+    most = ceil(max(value(index) for index in temporaries) * parts["optimizer_state"])
     with_temporaries = {**before, "temporaries": before["temporaries"] + most}
     candidates.append(((phase, layer, "temporaries", place), with_temporaries))
     (phase, layer, operator, place), live = max(candidates, key=lambda one: sum(one[1].values()))
-    number = shape.num_layers - 1 if place == "last block" else 0
+    number = str(shape.num_layers - 1 if place == "last block" else 0)
     return Peak(
         peak_bytes=ceil(sum(live.values())),
         phase=phase,
         place=place,
-        operator=f"{layer} {operator}".replace("*", str(number)),
+        operator=f"{layer} {operator}".replace("*", number),
+        tensor=operator.replace("*", number),
         at_peak={category: ceil(num_bytes) for category, num_bytes in live.items()},
     )
-
-
-def _value(form: list[int], products: list[int]) -> int:
-    return sum(products[place] * number for place, number in zip(form[::2], form[1::2], strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.step_recipe import StepRecipe
@@ -15,13 +16,13 @@ RECOMPUTATION: dict[str, dict[str, bool]] = {
     "all but matmuls": {"checkpointing": True, "keep_matmuls": True},
 }
 ATTENTION = ("fused", "materialised", "materialised one sequence")
-# norm, mlp, positions, biases, tied: as GPT-2, Pythia, Llama, Llama 3.2
-_BLOCKS = (
-    ("layernorm", "gelu", "learned", True, True),
-    ("layernorm", "gelu", "rotary", True, False),
-    ("rmsnorm", "swiglu", "rotary", False, False),
-    ("rmsnorm", "swiglu", "rotary", False, True),
-)
+# norm, mlp, positions, biases, tied
+BLOCK_STYLES: dict[str, tuple[Any, ...]] = {
+    "GPT-2": ("layernorm", "gelu", "learned", True, True),
+    "Pythia": ("layernorm", "gelu", "rotary", True, False),
+    "Llama": ("rmsnorm", "swiglu", "rotary", False, False),
+    "Llama 3.2": ("rmsnorm", "swiglu", "rotary", False, True),
+}
 
 
 def style_of(shape: TransformerShape) -> str:
@@ -63,8 +64,8 @@ def update_of(shape: TransformerShape, recipe: StepRecipe) -> str:
 def styles() -> dict[str, TransformerShape]:
     """A small shape of every style that there is a table for, by `style_of`."""
     shapes = [
-        TransformerShape(2, 16, 4, num_kv_heads, 48, 65, 16 * (block[2] == "learned"), *block)  # type: ignore[arg-type]
-        for block in _BLOCKS
+        TransformerShape(2, 16, 4, num_kv_heads, 48, 65, 16 * (block[2] == "learned"), *block)
+        for block in BLOCK_STYLES.values()
         for num_kv_heads in ((4, 2) if block[0] == "rmsnorm" else (4,))
     ]
     return {style_of(shape): shape for shape in shapes}

@@ -9,7 +9,7 @@ from hwlessons.show.mistakes import quiet_errors
 from hwlessons.show.progress import progress
 from hwlessons.show.recordings import Recorded, recorded
 from hwlessons.show.tables import TableView, table
-from hwlessons.show.widgets import NumberFormatExplorer, PipelineScheduleViewer, StepStepper
+from hwlessons.show.widgets import NumberFormatExplorer, PipelineScheduleViewer, StepStepper, VramCalculator
 
 __all__ = [
     "Check",
@@ -22,6 +22,7 @@ __all__ = [
     "Recorded",
     "StepStepper",
     "TableView",
+    "VramCalculator",
     "bars",
     "check",
     "claim",

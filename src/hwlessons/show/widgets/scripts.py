@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hwlessons.facts.formats import formats_table
-from hwlessons.show.widgets import pipeline_as_text, step_moments
+from hwlessons.show.widgets import pipeline_as_text, step_moments, vram_constants
 
 STATIC = Path(__file__).parents[1] / "static"
 STYLE_NAME = "hwl-widgets.css"
@@ -102,7 +102,10 @@ STEP_STEPPER = Script(
         "STEP_PLANS": step_moments.PLANS,
     },
 )
-SCRIPTS = (NUMBER_FORMAT_EXPLORER, PIPELINE_SCHEDULE_VIEWER, STEP_STEPPER)
+VRAM_CALCULATOR = Script(
+    "hwl-vram-calculator", ("controls.js", "vram_peak.js", "vram_calculator.js"), vram_constants.constants
+)
+SCRIPTS = (NUMBER_FORMAT_EXPLORER, PIPELINE_SCHEDULE_VIEWER, STEP_STEPPER, VRAM_CALCULATOR)
 
 
 def scripts_of(html: str) -> list[Script]:
