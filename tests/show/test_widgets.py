@@ -183,7 +183,7 @@ def test_a_page_gets_the_scripts_of_its_widgets_only() -> None:
 
 
 BYTES_ADDED = {
-    "hwl-number-format-explorer": 30_000,
+    "hwl-number-format-explorer": 32_000,
     "hwl-pipeline-schedule-viewer": 30_000,
     "hwl-step-stepper": 150_000,
     "hwl-vram-calculator": 400_000,
