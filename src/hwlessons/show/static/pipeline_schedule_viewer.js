@@ -29,7 +29,7 @@ function slot({ kind, start, end }, name, lane, scale) {
 
 function drawing(state, { stages, total }) {
   const longest = taskName({ kind: "F", chunk: 0, microbatch: state.num_microbatches - 1 }, state).length;
-  const scale = (6 + 7 * longest) / Math.min(FORWARD, Math.round(state.backward_ratio * 100));
+  const scale = (4 + 7 * longest) / Math.min(FORWARD, Math.round(state.backward_ratio * 100));
   const [width, height] = [total * scale, stages.length * ROW];
   const forward = FORWARD * state.num_chunks;
   const every = Math.max(1, Math.ceil(45 / (forward * scale))) * forward;
