@@ -83,11 +83,15 @@ def test_traced_steps():
 
 
 def test_categories_at_the_peak():
-    for options in ({}, {"base_format": "nf4"}, {"precision": "autocast_bf16"}, {"base_format": "nf4_double"}):
+    autocast = {"precision": "autocast_bf16"}
+    one_token = {"microbatch": 1, "sequence": 1}  # where dequantising is the peak
+    plans = ({}, {"base_format": "nf4"}, autocast, {"base_format": "nf4_double"}, autocast | {"base_format": "nf4"})
+    for options in (*plans, one_token | autocast | {"base_format": "nf4"}):
         recipe = replace(LORA, **options)
         for one in (GPT, LLAMA):
-            predicted = predict_step(one, recipe)
-            assert predicted.at_peak == track(build_step(one, recipe)).at_peak
+            predicted, measured = predict_step(one, recipe), track(build_step(one, recipe))
+            assert predicted.at_peak == measured.at_peak
+            assert predicted.phase_peak_bytes == phase_peak_bytes(measured)
             assert sum(predicted.at_peak.values()) == predicted.peak_bytes
 
 

@@ -13,6 +13,7 @@ from _drawn_peaks import draw_steps
 
 from hwlessons.facts.shapes import load_shapes, shape
 from hwlessons.formulas import moments
+from hwlessons.formulas.adapters import Adapters
 from hwlessons.formulas.byte_forms import ByteForm, shifted
 from hwlessons.formulas.moment_build import build
 from hwlessons.formulas.moment_tape import AT_LEAST
@@ -111,6 +112,7 @@ def test_a_product_is_its_least_and_its_excess(sizes):
     ("change", "message"),
     [
         ({"dropout": 0.1}, "dropout must be 0 here, got 0.1"),
+        ({"adapters": Adapters(8)}, r"adapters must be None here, got Adapters\(rank=8"),
         ({"checkpointing": True, "blocks_per_segment": 2}, "blocks_per_segment must be 1 here, got 2"),
         ({"attention": "materialised", "sequence": 1}, "needs num_heads and sequence of at least 2 here"),
         ({"sequence": 2000}, r"sequence must be at most max_positions \(1024\), got 2000"),

@@ -70,8 +70,7 @@ def test_it_starts_as_the_base_and_learns(one):
 
 def test_the_update_can_be_merged():
     linear = nn.Linear(8, 6).double()
-    layer = AdaptedLinear(linear, 8, 6, 2, linear.weight)
-    layer.scaling = 0.5
+    layer = AdaptedLinear(linear, 8, 6, 2, linear.weight, 0.5)
     nn.init.normal_(layer.lora_b)
     merged = linear.weight + 0.5 * layer.lora_b @ layer.lora_a
     x = torch.randn(5, 8, dtype=torch.float64)

@@ -1,7 +1,7 @@
 """Torch's operators on a `Tape`: what each allocates, keeps for backward and allocates there.
 
 `dims` name sizes: b microbatch, s sequence, h width, a heads, d head_dim, k key-value width, f feed-forward width,
-V vocabulary, p maximum positions.
+V vocabulary, p maximum positions, r rank of adapters.
 """
 
 from __future__ import annotations

@@ -36,9 +36,11 @@ def structure_of(shape: TransformerShape, recipe: StepRecipe) -> str:
     """Style, precision, recomputation and attention, with " / " between: steps that differ in sizes only.
 
     Raises:
-        ValueError: for what `all_structures` leaves out: dropout, a single layer, segments of several blocks, and
-            materialised attention of one head or one token.
+        ValueError: for what `all_structures` leaves out: adapters, dropout, a single layer, segments of several blocks,
+            and materialised attention of one head or one token.
     """
+    if recipe.adapters is not None:
+        raise ValueError(f"adapters must be None here, got {recipe.adapters!r}")
     if recipe.dropout:
         raise ValueError(f"dropout must be 0 here, got {recipe.dropout!r}")
     if shape.num_layers < 2:

@@ -80,7 +80,7 @@ class SavedRow:
         layer: "embedding", "block 0", ..., "head" or "loss".
         tensor: its name.
         dims: symbols of its sizes (b microbatch, s sequence, h width, a heads, k key-value width, f feed-forward width,
-            V vocabulary, d head_dim), e.g. "b s h".
+            V vocabulary, d head_dim, r rank of adapters), e.g. "b s h".
         itemsize: bytes of one value.
         num_bytes: all of it.
         saved_by: the operators that keep it.

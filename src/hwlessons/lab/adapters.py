@@ -16,17 +16,24 @@ class AdaptedLinear(nn.Module):
 
     Args:
         base: the layer; its parameters are frozen.
+        in_features, out_features: its sizes.
         rank: rows of A, columns of B.
-        scaling: of the update, alpha / rank in the paper.
         like: the parameter whose dtype and device A and B get.
+        scaling: factor of the update, alpha / rank in the paper.
     """
 
     def __init__(
-        self, base: nn.Linear | QuantisedLinear, in_features: int, out_features: int, rank: int, like: Tensor
+        self,
+        base: nn.Linear | QuantisedLinear,
+        in_features: int,
+        out_features: int,
+        rank: int,
+        like: Tensor,
+        scaling: float = 1.0,
     ) -> None:
         super().__init__()
         self.base = base.requires_grad_(False)
-        self.scaling = 1.0
+        self.scaling = scaling
         self.lora_a = nn.Parameter(torch.empty(rank, in_features, dtype=like.dtype, device=like.device))
         self.lora_b = nn.Parameter(torch.zeros(out_features, rank, dtype=like.dtype, device=like.device))
         nn.init.normal_(self.lora_a, std=in_features**-0.5)
@@ -63,7 +70,6 @@ def add_adapters(
         linear = getattr(parent, attribute)
         layer = linear if pairs is None else QuantisedLinear(linear, base_format, pairs)
         if adapters.includes(name):
-            layer = AdaptedLinear(layer, linear.in_features, linear.out_features, adapters.rank, like)
-            layer.scaling = scaling
+            layer = AdaptedLinear(layer, linear.in_features, linear.out_features, adapters.rank, like, scaling)
         setattr(parent, attribute, layer)
     return model
