@@ -137,6 +137,9 @@ def test_each_stage_of_sharding_needs_less_and_the_bubble_is_its_formula():
     in_backward = {o.name: o for o in placements(TINY, StepRecipe(4, 16, optimizer="sgd"), HOST, global_batch=32)}
     halved, kept = (in_backward[name].at_peak["saved_activations"] for name in ("d4 t2 p1", "d8 t1 p1"))
     assert 0.6 * kept < halved < 0.8 * kept  # the loss's part, which is not split, is at its largest here
+    autocast = StepRecipe(4, 16, optimizer="sgd", precision="autocast_bf16")
+    casts = {o.name: o.at_peak["cached_casts"] for o in placements(TINY, autocast, HOST, global_batch=32)}
+    assert 0 < casts["d4 t2 p1"] < 0.6 * casts["d8 t1 p1"]
     piped = found["d2 t1 p4"]
     assert piped.num_microbatches == 4
     assert piped.bubble_seconds == piped.compute_seconds * 3 / 4

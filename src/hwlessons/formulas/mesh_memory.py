@@ -55,6 +55,7 @@ def mesh_peak(
             "parameters": share / (d if zero_stage >= 3 else 1),
             "gradients": share / (d if zero_stage >= 2 else 1),
             "optimizer_state": share / (d if zero_stage >= 1 else 1),
+            "cached_casts": share,
             "saved_activations": saved[number] / sum(row.num_bytes for row in rows),
         }
         step = predict_step(shape, own_recipe, kernels=kernels, shares=shares)
