@@ -113,19 +113,24 @@ def waits() -> None:
     time.sleep(60)
 
 
-def _when_running(mark: str, num_processes: int, then: threading.Event) -> None:
+def _wait_for(mark: str, num_processes: int) -> None:
     deadline = time.monotonic() + 60
     while len(marked(mark, MINE)) < num_processes and time.monotonic() < deadline:
         time.sleep(0.05)
-    then.set()
 
 
 def test_an_interrupt(mark: str) -> None:
-    started = threading.Event()
-    threading.Thread(target=_when_running, args=(mark, 3, started), daemon=True).start()
-    threading.Thread(target=lambda: (started.wait(), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
+    sent = []
+
+    def interrupt_when_running() -> None:
+        _wait_for(mark, 3)
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt_when_running, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         launch(waits, num_processes=2, quiet=True)
+    assert time.monotonic() - sent[0] < 10
     assert marked(mark, MINE) == []
 
 
@@ -142,8 +147,7 @@ def test_the_launching_process_is_killed(mark: str, lifeline: str, tmp_path: obj
         script.write("import time\ntime.sleep(60)\n")
     parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "HWLESSONS_LIFELINE": lifeline})
     try:
-        running = threading.Event()
-        _when_running(mark, 4, running)
+        _wait_for(mark, 4)
         time.sleep(0.5)  # a worker that exists may not yet have asked the kernel
         assert len(marked(mark, MINE)) >= 4
     finally:

@@ -33,8 +33,8 @@ def test_a_killed_rank_comes_before_those_that_it_left_waiting(tmp_path: Path) -
 def test_one_line_for_each_kind_of_end() -> None:
     lost = describe(1, [Failure(1, LOST, "ranks.py:7")], (None, None), {}, [], 2.0)
     assert lost == (
-        "rank 1 of 2: RuntimeError: Connection closed by peer [127.0.0.1]:6 at ranks.py:7 — another rank had ended while "
-        "this one waited for it (after 2.0 s; all processes have ended)"
+        "rank 1 of 2: RuntimeError: Connection closed by peer [127.0.0.1]:6 at ranks.py:7 — another rank had ended "
+        "while this one waited for it (after 2.0 s; all processes have ended)"
     )
     late = describe(None, [], (1, None, None), {1: "ranks.py:9"}, [], 2.0)
     assert late.startswith("time limit reached, no report from rank 1 at ranks.py:9, 2 (after")

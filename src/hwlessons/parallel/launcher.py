@@ -153,7 +153,8 @@ def _run(
         process.wait()
         process.stdin.close()
         reader.join(5)
-        process.stdout.close()
+        if not reader.is_alive():  # closing would wait for it
+            process.stdout.close()
 
 
 def _read_lines(stream: Any, arriving: queue.SimpleQueue[str | None]) -> None:
