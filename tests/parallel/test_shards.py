@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch import distributed as dist
+from torch.distributed import _functional_collectives as functional
 
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.ledger import saved_rows
@@ -19,6 +20,7 @@ from hwlessons.formulas.parameters import parameter_tensors
 from hwlessons.formulas.sharded_states import fsdp_shard_bytes
 from hwlessons.formulas.step_recipe import StepRecipe
 from hwlessons.parallel import pipelined, sharded, tensor_split
+from hwlessons.parallel.counting import counted_collectives
 from hwlessons.parallel.fake_ranks import fake_rank
 from hwlessons.parallel.held import local_part, relative_difference, storage_bytes
 from hwlessons.parallel.launcher import launch
@@ -132,7 +134,7 @@ def test_two_axes_on_fake_ranks(d, num_ranks, rank):
 
 def own_part(tensor: torch.Tensor) -> torch.Tensor:
     local = local_part(tensor)
-    return local.elem if isinstance(local, AsyncCollectiveTensor) else local
+    return local.elem if isinstance(local, functional.AsyncCollectiveTensor) else local
 
 
 def test_activations_that_tensor_parallelism_splits():
@@ -178,6 +180,18 @@ def test_bad_input():
             pipelined.run("gpipe", 4)
         with pytest.raises(ValueError, match="schedule must be one of gpipe, 1f1b, got 'zigzag'"):
             pipelined.run("zigzag", 4)
+
+
+def test_collectives_are_counted_under_one_name():
+    part, whole = torch.zeros(2), torch.zeros(4)
+    with fake_rank(0, 2), counted_collectives() as counts:
+        dist.all_reduce(part)
+        dist.all_gather_into_tensor(whole, part)
+        dist.reduce_scatter_tensor(part, whole)
+        functional.all_reduce(part, "sum", [0, 1]).wait()
+        functional.all_gather_tensor(part, 0, [0, 1]).wait()
+        functional.reduce_scatter_tensor(whole, "sum", 0, [0, 1]).wait()
+    assert counts == {"all_reduce": 2, "all_gather": 2, "reduce_scatter": 2}
 
 
 def test_differences_and_storages():
