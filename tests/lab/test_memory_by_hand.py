@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
 from memory_builds import GPT, adamw, add_low_rank, language_build, language_loss, track_and_trace
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from hwlessons.lab.memory import phase, track
 from hwlessons.lab.transformer import Transformer
@@ -282,6 +284,18 @@ def test_checkpointing_inside_checkpointing():
         optimizer.zero_grad()
 
     assert track_and_trace(steps(body, three)).saved_activation_bytes == 2 * X
+
+
+def test_selective_checkpointing_keeps_results_that_nothing_reads_too():
+    keep = partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+
+    def body(model, optimizer, x):
+        checkpoint(model, x, use_reentrant=False, context_fn=keep).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    # both matrices' products, not tanh's output; x is data
+    assert track_and_trace(steps(body)).saved_activation_bytes == 2 * X
 
 
 def test_what_other_hooks_return_is_kept():
