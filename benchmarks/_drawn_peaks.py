@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.moments import STATES
 from hwlessons.formulas.step_recipe import StepRecipe
-from hwlessons.formulas.structures import PRECISIONS, RECOMPUTATION, styles
+from hwlessons.formulas.structures import ADAPTERS, PRECISIONS, RECOMPUTATION, adapter_options, styles
 
 Drawn = tuple[TransformerShape, StepRecipe, dict[str, Fraction]]
 
@@ -39,6 +40,9 @@ def draw_steps(seed: int, number: int) -> Iterator[Drawn]:
             has_biases=style.has_biases,
             tied_embeddings=style.tied_embeddings,
         )
+        adapters = pick.choice(ADAPTERS) if attention == "fused" else "none"
+        if adapters != "none":
+            shape = replace(shape, num_layers=shape.num_layers + 1)
         recipe = StepRecipe(
             microbatch=pick.choice([1, 1, 2, 3, 8, 64]),
             sequence=pick.choice([2, 7, 31, 32, 33, 128, 1024, 4000]),
@@ -48,6 +52,7 @@ def draw_steps(seed: int, number: int) -> Iterator[Drawn]:
             optimizer=pick.choice(["sgd", "momentum", "adamw"]),  # type: ignore[arg-type]
             implementation=pick.choice(["for_loop", "foreach", "fused"]),  # type: ignore[arg-type]
             **pick.choice(list(RECOMPUTATION.values())),  # type: ignore[arg-type]
+            **adapter_options(adapters, pick.choice([1, 2, 8, 300])),
         )
         shares = {state: Fraction(1, pick.choice([1, 2, 3, 7, 8, 64])) for state in STATES if pick.random() < 0.4}
         yield shape, recipe, shares

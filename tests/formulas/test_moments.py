@@ -112,8 +112,9 @@ def test_a_product_is_its_least_and_its_excess(sizes):
     ("change", "message"),
     [
         ({"dropout": 0.1}, "dropout must be 0 here, got 0.1"),
-        ({"adapters": Adapters(8)}, r"adapters must be None here, got Adapters\(rank=8"),
         ({"checkpointing": True, "blocks_per_segment": 2}, "blocks_per_segment must be 1 here, got 2"),
+        ({"adapters": Adapters(4, ("query",))}, "adapters must be none, or at query and value on a full base, here"),
+        ({"adapters": Adapters(4), "attention": "materialised"}, "adapters need fused attention and num_layers of at"),
         ({"attention": "materialised", "sequence": 1}, "needs num_heads and sequence of at least 2 here"),
         ({"sequence": 2000}, r"sequence must be at most max_positions \(1024\), got 2000"),
     ],
@@ -126,7 +127,9 @@ def test_what_the_table_leaves_out_is_refused(change, message):
 def test_other_refusals():
     with pytest.raises(ValueError, match="num_layers must be at least 2 here, got 1"):
         peak_of(replace(shape("gpt2-small"), num_layers=1), StepRecipe(2, 64))
-    with pytest.raises(ValueError, match="there is no table for layernorm gelu learned biases / fp32 / none / fused"):
+    with pytest.raises(
+        ValueError, match="there is no table for layernorm gelu learned biases / fp32 / none / fused / none"
+    ):
         peak_of(replace(shape("gpt2-small"), tied_embeddings=False), StepRecipe(2, 64))
     for shares in ({"inputs": Fraction(1, 2)}, {"gradients": Fraction(3, 2)}):
         with pytest.raises(ValueError, match="shares must be from 0 to 1 of parameters, gradients, optimizer_state"):

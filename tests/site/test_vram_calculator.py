@@ -69,17 +69,21 @@ def test_a_reader_changes_everything(calculator: Calculator) -> None:
         "num_microbatches": 4,
         "sequence": 1024,
         "precision": "autocast_bf16",
-        "attention": "materialised",
+        "adapters": "LoRA",
+        "rank": 8,
         "recomputation": "blocks",
         "optimizer": "momentum",
         "implementation": "foreach",
         "zero_stage": "2",
         "num_devices": 8,
     }.items():
-        assert name != "num_devices" or not calculator.fields[name].is_disabled()
+        assert name not in ("num_devices", "rank") or not calculator.fields[name].is_disabled()
         calculator.set(name, value)
         changed[name] = value
         calculator.agrees(**changed)
+    calculator.set("adapters", "none")
+    calculator.set("attention", "materialised")
+    calculator.agrees(**{**changed, "adapters": "none", "attention": "materialised"})
 
 
 def test_a_model_brings_its_sizes_and_a_size_makes_another_model(calculator: Calculator) -> None:
@@ -139,11 +143,11 @@ def test_it_is_used_with_keys_alone(calculator: Calculator) -> None:
     calculator.fields["model"].focus()
     focused = "document.activeElement.dataset.is ?? document.activeElement.getAttribute('aria-label')"
     seen = []
-    for _ in range(20):
+    for _ in range(21):
         seen.append(calculator.page.evaluate(focused))
         calculator.page.keyboard.press("Tab")
     assert seen[:3] == ["model", "device", "style"] and seen[-1] == "Whether the step fits, for every device"
-    assert set(seen[:-1]) == set(NAMES) - {"num_devices"}
+    assert set(seen[:-1]) == set(NAMES) - {"num_devices", "rank"}
     calculator.fields["microbatch"].focus()
     calculator.page.keyboard.press("ArrowUp")
     calculator.page.keyboard.press("Tab")

@@ -48,14 +48,18 @@ class _Table:
             columns += [[self.form(m.live[category]) for m in [*kept, update]] for category in CATEGORIES]
             self.structures[structure].append([self.column(column) for column in columns])
 
-    def add_updates(self, two: ModelTape, three: ModelTape) -> None:
+    def add_updates(self, small: ModelTape, large: ModelTape) -> None:
+        depth = small.shape.num_layers
         for optimizer, implementation in product(get_args(Optimizer), get_args(Implementation)):
-            recipe = replace(two.recipe, optimizer=optimizer, implementation=implementation)
-            name = update_of(two.shape, recipe)
+            recipe = replace(small.recipe, optimizer=optimizer, implementation=implementation)
+            name = update_of(small.shape, recipe)
             if name not in self.updates:
-                states = (state_bytes(_tensors(model), recipe, model.kernels) + ByteForm() for model in (two, three))
-                temporaries = _most(*(update_temporaries(_tensors(model), recipe) for model in (two, three)))
-                self.updates[name] = (self.form(any_depth(*states)), [self.form(form) for form in temporaries])
+                states = (state_bytes(_tensors(model), recipe, model.kernels) + ByteForm() for model in (small, large))
+                temporaries = _most(depth, *(update_temporaries(_tensors(model), recipe) for model in (small, large)))
+                self.updates[name] = (
+                    self.form(any_depth(depth, *states)),
+                    [self.form(form) for form in temporaries],
+                )
 
     def content(self) -> dict[str, Any]:
         return {
@@ -70,15 +74,18 @@ class _Table:
 
 def _tensors(model: ModelTape) -> list[Any]:
     """Bytes of the tensors that the optimizer updates, in their order."""
-    return [leaf.storage.num_bytes for leaf in dict.fromkeys(model.leaves.values())]
+    trained = (
+        model.leaves.values() if not model.adapters else (leaf for pair in model.adapters.values() for leaf in pair)
+    )
+    return [leaf.storage.num_bytes for leaf in dict.fromkeys(trained)]
 
 
-def _most(two: list[Any], three: list[Any]) -> list[ByteForm]:
+def _most(depth: int, small: list[Any], large: list[Any]) -> list[ByteForm]:
     """Those of the temporaries that can be the most, whatever the number of layers."""
-    if len(two) == 1:
-        return [any_depth(two[0] + ByteForm(), three[0] + ByteForm())]
+    if len(small) == 1:
+        return [any_depth(depth, small[0] + ByteForm(), large[0] + ByteForm())]
     nothing = dict.fromkeys(CATEGORIES, ByteForm())
-    moments = [Moment("optimizer", "optimizer", "", "optimizer", {**nothing, "temporaries": form}) for form in two]
+    moments = [Moment("optimizer", "optimizer", "", "optimizer", {**nothing, "temporaries": form}) for form in small]
     return [moment.live["temporaries"] for moment in possible_peaks(moments)]
 
 
@@ -86,9 +93,9 @@ def build(structures: Iterable[tuple[str, TransformerShape, StepRecipe]] | None 
     """The table of the given structures, of all where none are given."""
     table = _Table()
     for structure, shape, recipe in structures or all_structures():
-        two, three = (played(replace(shape, num_layers=number), recipe) for number in (2, 3))
-        table.add(structure, *step_moments(two, three))
-        table.add_updates(two, three)
+        small, large = (played(replace(shape, num_layers=shape.num_layers + more), recipe) for more in (0, 1))
+        table.add(structure, *step_moments(small, large))
+        table.add_updates(small, large)
     return table.content()
 
 

@@ -35,7 +35,8 @@ class Moment:
     Attributes:
         phase: "forward", "backward" or "optimizer".
         layer, operator: as in `StepPrediction.peak_operator`, with * for a block's number.
-        place: whose operator it is: "embedding", "first block", "last block", "head", "loss" or "optimizer".
+        place: whose operator it is: "embedding", "first block", "second block", "last block", "head", "loss" or
+            "optimizer".
         live: bytes by category; the symbols are the ledger's and L for the number of layers.
     """
 
@@ -92,32 +93,37 @@ def played(shape: TransformerShape, recipe: StepRecipe, kernels: str = "cuda") -
     return model
 
 
-def step_moments(two: ModelTape, three: ModelTape) -> tuple[list[Moment], list[Moment]]:
+def step_moments(small: ModelTape, large: ModelTape) -> tuple[list[Moment], list[Moment]]:
     """Every moment of a step of one microbatch, and of several, for any number of layers, in the order of the step.
 
-    What is alive in a block grows by equal bytes from block to block and from model to model, so two and three layers
-    tell it for all: of each block's moments the first block's and the last one's are the most. A third microbatch
-    finds what the second found.
+    What is alive in a block grows by equal bytes from block to block and from model to model, so two depths tell it for
+    all, and of a kind of moments that of the first or last such block is the most. Backward does less in the first
+    block where parameters are frozen: then the second block, too, is one of its own. A third microbatch finds what the
+    second found.
 
     Args:
-        two, three: the step, `played` with two and three layers; its other sizes matter only where they are 1.
+        small, large: the step, `played` with two and three layers, with frozen parameters three and four; its other
+            sizes matter only where they are 1.
     """
-    assert isinstance(two.tape, MomentTape) and isinstance(three.tape, MomentTape)
-    parts = zip(two.tape.moments, three.tape.moments, strict=True)
-    first, second, update = [_any_depth(small, large) for small, large in parts]
+    assert isinstance(small.tape, MomentTape) and isinstance(large.tape, MomentTape)
+    depth = small.shape.num_layers
+    parts = zip(small.tape.moments, large.tape.moments, strict=True)
+    first, second, update = [_any_depth(depth, *moments) for moments in parts]
     return first + update, first + second + update
 
 
-def _any_depth(two: list[Moment], three: list[Moment]) -> list[Moment]:
-    """Moments for any number of layers, from those of two and of three layers."""
-    of_two, of_three = _by_place(two), _by_place(three)
-    places = {("block 0", "block 0"): "first block", ("block 1", "block 2"): "last block"}
-    places |= {(place, place): place for _, place in of_two if not place.startswith("block ")}
+def _any_depth(depth: int, small: list[Moment], large: list[Moment]) -> list[Moment]:
+    """Moments for any number of layers, from those of `depth` layers and of one layer more."""
+    of_small, of_large = _by_place(small), _by_place(large)
+    places = {("block 0", "block 0"): "first block", (f"block {depth - 1}", f"block {depth}"): "last block"}
+    if depth > 2:
+        places["block 1", "block 1"] = "second block"
+    places |= {(place, place): place for _, place in of_small if not place.startswith("block ")}
     placed = [
-        (position, _fitted(large, place, small))
-        for (in_two, in_three), place in places.items()
-        for phase in dict.fromkeys(moment.phase for moment in two)
-        for (_, small), (position, large) in zip(of_two[phase, in_two], of_three[phase, in_three], strict=True)
+        (position, _fitted(depth, few, more, place))
+        for (in_small, in_large), place in places.items()
+        for phase in dict.fromkeys(moment.phase for moment in small)
+        for (_, few), (position, more) in zip(of_small[phase, in_small], of_large[phase, in_large], strict=True)
     ]
     return [moment for _, moment in sorted(placed, key=lambda one: one[0])]
 
@@ -129,17 +135,17 @@ def _by_place(moments: list[Moment]) -> dict[tuple[str, str], list[tuple[int, Mo
     return places
 
 
-def _fitted(three: Moment, place: str, two: Moment) -> Moment:
-    """The moment whose live bytes are these at two and at three layers."""
-    live = {category: any_depth(small, three.live[category]) for category, small in two.live.items()}
-    layer, operator = (re.sub(r"(block |blocks\.)\d+", r"\1*", text) for text in (three.layer, three.operator))
-    return Moment(three.phase, layer, operator, place, live)
+def _fitted(depth: int, few: Moment, more: Moment, place: str) -> Moment:
+    """The moment whose live bytes are these at `depth` layers and at one layer more."""
+    live = {category: any_depth(depth, form, more.live[category]) for category, form in few.live.items()}
+    layer, operator = (re.sub(r"(block |blocks\.)\d+", r"\1*", text) for text in (more.layer, more.operator))
+    return Moment(more.phase, layer, operator, place, live)
 
 
-def any_depth(two: ByteForm, three: ByteForm) -> ByteForm:
-    """The form that has these values at two and at three layers."""
-    more = three - two
-    return two - 2 * more + more.times(LAYERS) if more.terms else two
+def any_depth(depth: int, few: ByteForm, more: ByteForm) -> ByteForm:
+    """The form that has these values at `depth` layers and at one layer more."""
+    per_layer = more - few
+    return few - depth * per_layer + per_layer.times(LAYERS) if per_layer.terms else few
 
 
 def possible_peaks(moments: Sequence[Moment]) -> list[Moment]:

@@ -34,7 +34,8 @@ class Peak:
     Attributes:
         peak_bytes: the most that is alive after any operator.
         phase: "forward", "backward" or "optimizer".
-        place: whose operator it is: "embedding", "first block", "last block", "head", "loss" or "optimizer".
+        place: whose operator it is: "embedding", "first block", "second block", "last block", "head", "loss" or
+            "optimizer".
         operator: layer and tensor that is written.
         tensor: the tensor alone.
         at_peak: bytes by category.
@@ -108,7 +109,7 @@ def peak_of(
     with_temporaries = {**before, "temporaries": before["temporaries"] + most}
     candidates.append(((phase, layer, "temporaries", place), with_temporaries))
     (phase, layer, operator, place), live = max(candidates, key=lambda one: sum(one[1].values()))
-    number = str(shape.num_layers - 1 if place == "last block" else 0)
+    number = str({"last block": shape.num_layers - 1, "second block": 1}.get(place, 0))
     return Peak(
         peak_bytes=ceil(sum(live.values())),
         phase=phase,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from hwlessons.facts.shapes import TransformerShape
+from hwlessons.formulas.adapters import Adapters
 from hwlessons.formulas.step_recipe import StepRecipe
 
 PRECISIONS = ("fp32", "autocast_bf16", "bf16")
@@ -15,6 +17,7 @@ RECOMPUTATION: dict[str, dict[str, bool]] = {
     "blocks": {"checkpointing": True},
     "all but matmuls": {"checkpointing": True, "keep_matmuls": True},
 }
+ADAPTERS = ("none", "LoRA")
 ATTENTION = ("fused", "materialised", "materialised one sequence")
 # norm, mlp, positions, biases, tied
 BLOCK_STYLES: dict[str, tuple[Any, ...]] = {
@@ -25,6 +28,28 @@ BLOCK_STYLES: dict[str, tuple[Any, ...]] = {
 }
 
 
+def adapter_options(name: str, rank: int) -> dict[str, Any]:
+    """Options of a `StepRecipe` for one of `ADAPTERS`: "LoRA" has adapters at query and value of every block.
+
+    Source: Hu et al. 2021 (arXiv:2106.09685), section 7.1: query and value together do best for their size.
+    """
+    return {} if name == "none" else {"adapters": Adapters(rank, ("query", "value"))}
+
+
+def adapters_of(recipe: StepRecipe) -> str:
+    """Which of `ADAPTERS` a recipe has.
+
+    Raises:
+        ValueError: for others.
+    """
+    rank = recipe.adapters.rank if recipe.adapters else 1
+    for name in ADAPTERS:
+        if recipe.adapters == adapter_options(name, rank).get("adapters") and recipe.base_format == "full":
+            return name
+    what = f"{recipe.adapters!r} on a {recipe.base_format} base"
+    raise ValueError(f"adapters must be none, or at query and value on a full base, here; got {what}")
+
+
 def style_of(shape: TransformerShape) -> str:
     """The blocks' style, e.g. "layernorm gelu learned biases tied" or "rmsnorm swiglu rotary grouped"."""
     words: list[str] = [shape.norm, shape.mlp, shape.positions]
@@ -33,14 +58,12 @@ def style_of(shape: TransformerShape) -> str:
 
 
 def structure_of(shape: TransformerShape, recipe: StepRecipe) -> str:
-    """Style, precision, recomputation and attention, with " / " between: steps that differ in sizes only.
+    """Style, precision, recomputation, attention and adapters, with " / " between: steps that differ in sizes only.
 
     Raises:
-        ValueError: for what `all_structures` leaves out: adapters, dropout, a single layer, segments of several blocks,
-            and materialised attention of one head or one token.
+        ValueError: for what `all_structures` leaves out: dropout, a single layer, segments of several blocks,
+            materialised attention of one head or one token, other adapters, and adapters with materialised attention.
     """
-    if recipe.adapters is not None:
-        raise ValueError(f"adapters must be None here, got {recipe.adapters!r}")
     if recipe.dropout:
         raise ValueError(f"dropout must be 0 here, got {recipe.dropout!r}")
     if shape.num_layers < 2:
@@ -53,14 +76,18 @@ def structure_of(shape: TransformerShape, recipe: StepRecipe) -> str:
             sizes = f"num_heads {shape.num_heads} and sequence {recipe.sequence}"
             raise ValueError(f"materialised attention needs num_heads and sequence of at least 2 here, got {sizes}")
         attention += " one sequence" * (recipe.microbatch == 1)
+    adapters = adapters_of(recipe)
+    if adapters != "none" and (recipe.attention != "fused" or shape.num_layers < 3):
+        what = f"{recipe.attention} attention and num_layers {shape.num_layers}"
+        raise ValueError(f"adapters need fused attention and num_layers of at least 3 here, got {what}")
     recomputed = "all but matmuls" if recipe.keep_matmuls else "blocks" if recipe.checkpointing else "none"
-    return " / ".join((style_of(shape), recipe.precision, recomputed, attention))
+    return " / ".join((style_of(shape), recipe.precision, recomputed, attention, adapters))
 
 
 def update_of(shape: TransformerShape, recipe: StepRecipe) -> str:
     """What of a step decides its optimizer's state and temporaries, apart from sizes."""
     itemsize = str(recipe.parameter_itemsize)
-    return " / ".join((style_of(shape), itemsize, recipe.optimizer, recipe.implementation))
+    return " / ".join((style_of(shape), itemsize, recipe.optimizer, recipe.implementation, adapters_of(recipe)))
 
 
 def styles() -> dict[str, TransformerShape]:
@@ -75,9 +102,13 @@ def styles() -> dict[str, TransformerShape]:
 
 def all_structures() -> Iterator[tuple[str, TransformerShape, StepRecipe]]:
     """Every structure with an example of it."""
-    choices = product(styles().values(), PRECISIONS, RECOMPUTATION.values(), ATTENTION)
-    for shape, precision, recomputation, attention in choices:
+    choices = product(styles().values(), PRECISIONS, RECOMPUTATION.values(), ATTENTION, ADAPTERS)
+    for shape, precision, recomputation, attention, adapters in choices:
+        if adapters != "none":
+            if attention != "fused":
+                continue
+            shape = replace(shape, num_layers=3)
         microbatch = 1 if attention.endswith("one sequence") else 2
-        options = {"attention": attention.split()[0], "precision": precision, **recomputation}
-        recipe = StepRecipe(microbatch, 8, **options)  # type: ignore[arg-type]
+        options: dict[str, Any] = {"attention": attention.split()[0], "precision": precision, **recomputation}
+        recipe = StepRecipe(microbatch, 8, **options, **adapter_options(adapters, 2))
         yield structure_of(shape, recipe), shape, recipe

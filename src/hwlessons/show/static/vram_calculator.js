@@ -2,7 +2,7 @@
 
 const STEP_FIELDS = [
   "microbatch", "sequence", "num_microbatches", "precision", "attention", "recomputation", "optimizer", "implementation",
-  "zero_stage", "num_devices",
+  "adapters", "rank", "zero_stage", "num_devices",
 ];
 
 function skeleton(id) {
@@ -36,6 +36,7 @@ function render({ model, el }) {
     const peak = peakOf(state);
     for (const name of fields) at[name].value = state[name];
     at.num_devices.disabled = state.zero_stage === "0";
+    at.rank.disabled = state.adapters === "none";
     at.status.textContent = vramSummary(peak);
     at.verdict.textContent = vramVerdict(state, peak);
     const names = Object.keys(CATEGORY_NAMES);

@@ -23,7 +23,7 @@ function symbolsOf(state) {
   const sizes = {
     b: state.microbatch, s: state.sequence, "s/32": Math.ceil(state.sequence / 32) * 32, h: width, a: num_heads,
     d: headDim, k: num_kv_heads * headDim, f: state.ffn_width, V: state.vocab_size, p: state.max_positions,
-    n: state.num_microbatches, L: state.num_layers,
+    n: state.num_microbatches, L: state.num_layers, r: state.adapters === "none" ? 0 : state.rank,
   };
   return Object.fromEntries(Object.entries(sizes).map(([symbol, size]) => [symbol, BigInt(size)]));
 }
@@ -39,10 +39,11 @@ function peakOf(state) {
   const shared = ["optimizer_state", "gradients", "parameters"].slice(0, Number(state.zero_stage));
   const here = (category, bytes) => (shared.includes(category) ? bytes : bytes * devices); // of so many devices
 
-  const key = [styleOf(state), state.precision, state.recomputation, attentionOf(state)].join(" / ");
+  const { precision, recomputation, optimizer, implementation, adapters } = state;
+  const key = [styleOf(state), precision, recomputation, attentionOf(state), adapters].join(" / ");
   const [moments, ...columns] = MOMENTS.structures[key][state.num_microbatches > 1 ? 1 : 0].map(column);
-  const update = [styleOf(state), state.precision === "bf16" ? 2 : 4, state.optimizer, state.implementation];
-  const [stateForm, temporaryForms] = MOMENTS.updates[update.join(" / ")];
+  const update = [styleOf(state), precision === "bf16" ? 2 : 4, optimizer, implementation, adapters].join(" / ");
+  const [stateForm, temporaryForms] = MOMENTS.updates[update];
   const found = moments.map((moment, row) => {
     const live = Object.fromEntries(CATEGORIES.map((category, c) => [category, here(category, value(columns[c][row]))]));
     live.optimizer_state += here("optimizer_state", value(stateForm));
@@ -56,7 +57,7 @@ function peakOf(state) {
 
   for (const one of found) one.total = Object.values(one.live).reduce((sum, bytes) => sum + bytes);
   const top = found.reduce((one, other) => (other.total > one.total ? other : one));
-  const number = top.moment[3] === "last block" ? state.num_layers - 1 : 0;
+  const number = { "last block": state.num_layers - 1, "second block": 1 }[top.moment[3]] ?? 0;
   return {
     bytes: ceilDivide(top.total, devices),
     phase: top.moment[0],
@@ -109,7 +110,7 @@ function vramVerdict(state, peak) {
 
 // all remedies, the cheapest first: single ones, then pairs
 function* changes(state) {
-  const kinds = [smallerMicrobatches(state), moreRecomputation(state), moreSharing(state)];
+  const kinds = [smallerMicrobatches(state), moreRecomputation(state), moreSharing(state), freezing(state)];
   for (const kind of kinds) for (const [text, change] of kind) yield [[text], change];
   for (const [index, kind] of kinds.entries()) {
     for (const other of kinds.slice(index + 1)) {
@@ -150,6 +151,11 @@ function moreSharing(state) {
   return remedies;
 }
 
+function freezing(state) {
+  if (state.adapters !== "none" || stepProblem({ ...state, adapters: "LoRA" })) return [];
+  return [[`freeze the model and train adapters of rank ${state.rank}`, { adapters: "LoRA" }]];
+}
+
 // which field of a state cannot be used, and why; null where all is well
 function vramProblem(state) {
   const entries = Object.keys(START);
@@ -186,12 +192,15 @@ function shapeProblem({ style, width, num_heads, num_kv_heads, max_positions }) 
   return null;
 }
 
-function stepProblem({ style, sequence, max_positions, attention, num_heads }) {
+function stepProblem({ style, sequence, max_positions, attention, num_heads, num_layers, adapters }) {
   if (STYLES[style].includes("learned") && sequence > max_positions) {
     return { at: "sequence", text: `The model has ${max_positions} positions: a sequence can have as many tokens.` };
   }
   if (attention === "materialised" && (num_heads < 2 || sequence < 2)) {
     return { at: "attention", text: "Materialised attention is counted for at least 2 heads and 2 tokens." };
+  }
+  if (adapters !== "none" && (attention !== "fused" || num_layers < 3)) {
+    return { at: "adapters", text: "Adapters are counted with fused attention and at least 3 layers." };
   }
   return null;
 }

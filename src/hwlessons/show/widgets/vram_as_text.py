@@ -12,7 +12,7 @@ from hwlessons.facts.hardware import Accelerator, load_accelerators
 from hwlessons.facts.shapes import TransformerShape, load_shapes
 from hwlessons.formulas.moments import STATES, Peak, peak_of
 from hwlessons.formulas.step_recipe import StepRecipe
-from hwlessons.formulas.structures import BLOCK_STYLES, RECOMPUTATION
+from hwlessons.formulas.structures import BLOCK_STYLES, RECOMPUTATION, adapter_options
 from hwlessons.units import GIB
 
 State = Mapping[str, Any]
@@ -34,6 +34,7 @@ CHOICES: dict[str, dict[str, str]] = {
     },
     "optimizer": {"adamw": "AdamW", "momentum": "SGD with momentum", "sgd": "SGD"},
     "implementation": {"for_loop": "for-loop", "foreach": "foreach", "fused": "fused"},
+    "adapters": {"none": "all parameters", "LoRA": "adapters at query and value (LoRA)"},
     "zero_stage": {
         "0": "nothing",
         "1": "optimizer state (ZeRO 1)",
@@ -52,6 +53,7 @@ COUNTS: dict[str, dict[str, Any]] = {
     "microbatch": {"min": 1, "max": 10_000, "label": "Sequences in a microbatch"},
     "num_microbatches": {"min": 1, "max": 10_000, "label": "Accumulation steps"},
     "sequence": {"min": 1, "max": 10_000_000, "label": "Tokens in a sequence"},
+    "rank": {"min": 1, "max": 10_000, "label": "Rank of the adapters"},
     "num_devices": {"min": 1, "max": 1024, "label": "Devices that share"},
 }
 LABELS = {
@@ -62,6 +64,7 @@ LABELS = {
     "recomputation": "Recomputed in backward",
     "optimizer": "Optimizer",
     "implementation": "Its implementation",
+    "adapters": "Trained",
     "zero_stage": "Shared between devices",
     "device": "Device",
 }
@@ -79,6 +82,7 @@ MOST_SHARED = 64
 PLACES = {
     "embedding": "at the embedding",
     "first block": "in the first block",
+    "second block": "in the second block",
     "last block": "in the last block",
     "head": "at the head",
     "loss": "at the loss",
@@ -96,6 +100,8 @@ START: dict[str, Any] = {
     "sequence": 2048,
     "attention": "fused",
     "recomputation": "none",
+    "adapters": "none",
+    "rank": 16,
     "zero_stage": "0",
     "num_devices": 1,
     "device": "A100-SXM-40GB",
@@ -146,8 +152,10 @@ def shape_of(state: State) -> TransformerShape:
 
 def recipe_of(state: State) -> StepRecipe:
     """The step of a state."""
-    names = {field.name for field in fields(StepRecipe)} & set(state)
-    return StepRecipe(**{name: state[name] for name in names}, **RECOMPUTATION[state["recomputation"]])  # type: ignore[arg-type]
+    names = {field.name for field in fields(StepRecipe)} & set(state) - {"adapters"}
+    options: dict[str, Any] = {name: state[name] for name in names}
+    options |= RECOMPUTATION[state["recomputation"]]
+    return StepRecipe(**options, **adapter_options(state["adapters"], state["rank"]))
 
 
 def shares_of(state: State) -> dict[str, Fraction]:
@@ -213,7 +221,7 @@ def verdict(state: State, peak: Peak) -> str:
 
 def changes(state: State) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """All remedies, the cheapest first: single ones, then pairs, with their words and what they change."""
-    kinds = [smaller_microbatches(state), more_recomputation(state), more_sharing(state)]
+    kinds = [smaller_microbatches(state), more_recomputation(state), more_sharing(state), freezing(state)]
     for kind in kinds:
         for text, change in kind:
             yield [text], change
@@ -253,3 +261,10 @@ def more_sharing(state: State) -> Remedies:
                 remedies.append((text, {"zero_stage": str(more), "num_devices": num_devices}))
         num_devices *= 2
     return remedies
+
+
+def freezing(state: State) -> Remedies:
+    """Adapters in place of all parameters, where they are counted."""
+    if state["adapters"] != "none" or state["attention"] != "fused" or state["num_layers"] < 3:
+        return []
+    return [(f"freeze the model and train adapters of rank {state['rank']}", {"adapters": "LoRA"})]

@@ -20,8 +20,8 @@ class VramCalculator(Widget):
     Args:
         model: a published shape (`facts.shapes`), or "custom" with the sizes among `entries`.
         entries: other entries of the state: the model's `style` and sizes, `microbatch`, `sequence`,
-            `num_microbatches`, `precision`, `attention`, `recomputation`, `optimizer`, `implementation`, `zero_stage`,
-            `num_devices` and `device`.
+            `num_microbatches`, `precision`, `attention`, `recomputation`, `optimizer`, `implementation`, `adapters`,
+            `rank`, `zero_stage`, `num_devices` and `device`.
 
     Raises:
         ValueError: for an unknown entry or a value that is not allowed.
