@@ -28,6 +28,7 @@ def make_book(root: Path, project: Project) -> Project:
     """Lays out the sample book below `root`, with this book's settings and pages."""
     shutil.copytree(project.root / "book", root / "book", ignore=shutil.ignore_patterns("evidence", "images"))
     (root / "book" / "_toc.yml").write_text(TOC, "utf-8")
+    (root / "book" / "index.md").write_text("# A small book\n\nOne lesson and the pages about reading.\n", "utf-8")
     shutil.copy(project.root / "_config.yml", root)
     favicon = Path("src/hwlessons/publish/static/favicon.svg")
     (root / favicon).parent.mkdir(parents=True)
