@@ -14,7 +14,7 @@ from hwlessons.parallel.orphans import marked
 VARIABLE = "HWLESSONS_TEST_SESSION"
 
 
-def wait_until_gone(value: str, variable: str = VARIABLE, seconds: float = 5.0) -> list[str]:
+def wait_until_gone(value: str, variable: str = VARIABLE, seconds: float = 30.0) -> list[str]:
     """The command lines of what is still alive after at most `seconds`."""
     deadline = time.monotonic() + seconds
     while (left := marked(value, variable)) and time.monotonic() < deadline:

@@ -6,6 +6,7 @@ import pytest
 
 from hwlessons.formulas.collectives import bytes_sent_per_rank
 from hwlessons.parallel import traffic
+from hwlessons.parallel.fake_ranks import fake_rank
 from hwlessons.parallel.launcher import launch
 
 PAYLOAD_BYTES = 16 * 2**20
@@ -36,6 +37,18 @@ def test_bytes_on_the_wire() -> None:
         ring = num_ranks * bytes_sent_per_rank("all_reduce", PAYLOAD_BYTES, num_ranks)
         assert sent[str(num_ranks)] == pytest.approx(float(ring), rel=0.02)
         assert sent[str(num_ranks)] > ring  # headers
+
+
+@pytest.mark.parametrize(
+    ("samples", "least"),
+    [([1000, 1001], 1000), ([1500, 1001, 9000, 1200, 1000, 1], 1000), (range(2000, 1000, -100), 1100)],
+)
+def test_the_least_of_what_others_disturb(monkeypatch: pytest.MonkeyPatch, samples: list[int], least: int) -> None:
+    """It goes on until the two least agree, or ten times."""
+    counter = iter([reading for sample in samples for reading in (7, 7 + sample)])
+    monkeypatch.setattr(traffic, "loopback_sent_bytes", lambda: next(counter))
+    with fake_rank(0, 2):
+        assert traffic.sent_by_all_ranks(lambda: None, most_repetitions=10) == least
 
 
 def test_no_counter_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

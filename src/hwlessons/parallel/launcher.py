@@ -49,7 +49,7 @@ def launch(
     arguments: Sequence[object] = (),
     *,
     num_processes: int,
-    timeout_seconds: float = 60.0,
+    timeout_seconds: float = 300.0,
     backend: str = "gloo",
     num_threads: int = 1,
     port: int | None = None,
@@ -66,7 +66,7 @@ def launch(
             is written to a script, so it must import what it uses; its return value is its report).
         arguments: what follows on the command line; a function gets them as strings.
         num_processes: ranks, all on this host.
-        timeout_seconds: after this everything is ended.
+        timeout_seconds: after this everything is ended; a busy machine may need 20 s to start the processes.
         backend: what the ranks will use, so that a missing one is noticed before anything starts.
         num_threads: threads of each rank (OMP_NUM_THREADS).
         port: where the ranks meet; None takes a free one.

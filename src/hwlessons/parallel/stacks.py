@@ -13,6 +13,7 @@ from pathlib import Path
 from hwlessons.parallel.reports import FOLDER
 
 AVAILABLE = hasattr(faulthandler, "register")
+WAIT_SECONDS = 5.0  # a process that has ended does not answer
 _FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+) in ')
 
 
@@ -29,7 +30,10 @@ def places(folder: Path, script: str) -> dict[int, str]:
     for path in files:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(path.suffix[1:]), signal.SIGUSR1)
-    time.sleep(0.2 if files else 0.0)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not all(path.stat().st_size for path in files) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.1 if files else 0.0)  # for the last lines of the last one
     found = {}
     for path in files:
         frames = [match for match in _FRAME.finditer(path.read_text("utf8")) if Path(match["file"]).name == script]
