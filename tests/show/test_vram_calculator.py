@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -128,6 +129,82 @@ def test_verdicts_are_the_same(js: Map) -> None:
         assert any(words in line for line in wanted), words
 
 
+def remedies(state: dict[str, Any]) -> Iterator[tuple[tuple[int, ...], dict[str, Any]]]:
+    """Every remedy, every pair of two, and its cost: freezing, sharing, recomputing, smaller microbatches."""
+    size, steps = state["microbatch"], state["num_microbatches"]
+    halved = [n for n in range(1, 15) if size % 2**n == 0 and steps << n <= 10_000]
+    recomputed = ["none", "all but matmuls", "blocks"]
+    now = (state["num_devices"] if state["zero_stage"] != "0" else 1, int(state["zero_stage"]))
+    devices = [now[0] << n for n in range(8) if n == 0 or now[0] << n <= 64]
+    shared = sorted((many, stage) for many in devices if many > 1 for stage in (1, 2, 3) if stage >= now[1])
+    fused = state["adapters"] == "none" and state["attention"] == "fused" and state["num_layers"] > 2
+    kinds: list[list[dict[str, Any]]] = [
+        [{}, {"adapters": "LoRA"}] if fused else [{}],
+        [{}, *({"num_devices": many, "zero_stage": str(stage)} for many, stage in shared if (many, stage) != now)],
+        [{}, *({"recomputation": name} for name in recomputed[recomputed.index(state["recomputation"]) + 1 :])],
+        [{}, *({"microbatch": size >> n, "num_microbatches": steps << n} for n in halved)],
+    ]
+    for levels in product(*(range(len(kind)) for kind in kinds)):
+        if 1 <= (many := sum(level > 0 for level in levels)) <= 2:
+            changes = [kind[level] for kind, level in zip(kinds, levels, strict=True)]
+            yield (many, *levels), {name: value for change in changes for name, value in change.items()}
+
+
+def named(verdict: str) -> dict[str, Any]:
+    """What a verdict says that should be changed, read from its words."""
+    change: dict[str, Any] = {}
+    if found := re.search(r"microbatches of (\d+) with (\d+) accumulation steps", verdict):
+        change |= {"microbatch": int(found[1]), "num_microbatches": int(found[2])}
+    if found := re.search(r"recompute (.*?)(, and |\. The)", verdict):
+        change["recomputation"] = {words: name for name, words in text.CHOICES["recomputation"].items()}[found[1]]
+    if found := re.search(r"between (\d+) devices \(ZeRO (\d)\)", verdict):
+        change |= {"num_devices": int(found[1]), "zero_stage": found[2]}
+    return change | ({"adapters": "LoRA"} if "freeze the model" in verdict else {})
+
+
+def test_the_remedy_is_enough_and_none_before_it_is(js: Map) -> None:
+    states = list(draw_states(23, 120))
+    for state, verdict in zip(states, js("verdict", states), strict=True):
+        capacity = load_accelerators()[state["device"]].capacity_bytes
+        assert verdict.startswith("It fits") == (text.peak_in(state).peak_bytes <= capacity)
+        if verdict.startswith("It fits"):
+            continue
+        ordered = [change for _, change in sorted(remedies(state), key=lambda one: one[0])]
+        enough = (change for change in ordered if text.peak_in({**state, **change}).peak_bytes <= capacity)
+        cheapest = next(enough, {})
+        assert named(verdict) == cheapest, (state, verdict)
+        assert ("No remedy" in verdict) == (not cheapest)
+        if cheapest:
+            after = {**state, **cheapest}
+            assert f"The peak is then {text.write_gib(text.peak_in(after).peak_bytes)}." in verdict
+            assert state["microbatch"] * state["num_microbatches"] == after["microbatch"] * after["num_microbatches"]
+
+
+def test_what_is_shared_already_can_be_shared_further(js: Map) -> None:
+    many = {**text.START, "zero_stage": "1", "num_devices": 128, "device": "T4"}
+    not_yet = {**text.START, "zero_stage": "0", "num_devices": 8}
+    further, first = js("verdict", [many, not_yet])
+    assert "does not fit on each of 128 T4: " in further
+    assert "share all model states between 128 devices (ZeRO 3)" in further
+    assert "does not fit on one A100-SXM-40GB" in first and "the optimizer state between 2 devices" in first
+
+
+def test_more_of_anything_never_takes_less() -> None:
+    for state in draw_states(29, 120):
+        state |= {"model": text.CUSTOM}
+        peak = text.peak_in(state)
+        parts = sum(peak.at_peak.values())
+        assert min(peak.at_peak.values()) >= 0 and peak.peak_bytes <= parts < peak.peak_bytes + len(peak.at_peak)
+        for name in ("microbatch", "num_microbatches", "sequence", "num_layers", "ffn_width", "vocab_size", "rank"):
+            if name == "sequence" and state["max_positions"]:
+                continue
+            assert text.peak_in({**state, name: state[name] + 1}).peak_bytes >= peak.peak_bytes, (name, state)
+        more = text.peak_in({**state, "num_devices": state["num_devices"] + 1})
+        assert more.peak_bytes <= peak.peak_bytes
+        further = {**state, "zero_stage": str(min(3, int(state["zero_stage"]) + 1))}
+        assert text.peak_in(further).peak_bytes <= peak.peak_bytes
+
+
 MUTANTS = {
     "a wrong coefficient": ('"forms":[[', '"forms":[[0,1,'),
     "s not rounded up to 32": ("Math.ceil(state.sequence / 32) * 32", "state.sequence"),
@@ -194,7 +271,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {"model": "custom", "style": "GPT-2", "max_positions": 1024},
         "sequence must be at most max_positions (1024), got 2048",
         "sequence",
-        "1024 positions",
+        "at most 1024 tokens in a sequence, not 2048",
     ),
     "adapters": ({"adapters": "LoRA", "attention": "materialised"}, "adapters need fused", "adapters", "3 layers"),
     "one token": ({"attention": "materialised", "sequence": 1}, "sequence of at least 2", "attention", "2 tokens"),

@@ -98,8 +98,9 @@ function vramRows(peak) {
 
 function vramVerdict(state, peak) {
   const capacity = BigInt(DEVICES[state.device][0]);
-  if (peak.bytes <= capacity) return `It fits on one ${state.device}.`;
-  const short = `It does not fit on one ${state.device}: ${writeGib(peak.bytes - capacity)} are missing.`;
+  const where = devicesOf(state) > 1 ? `each of ${devicesOf(state)} ${state.device}` : `one ${state.device}`;
+  if (peak.bytes <= capacity) return `It fits on ${where}.`;
+  const short = `It does not fit on ${where}: ${writeGib(peak.bytes - capacity)} are missing.`;
   for (const [texts, change] of changes(state)) {
     const changed = peakOf({ ...state, ...change });
     if (changed.bytes > capacity) continue;
@@ -108,14 +109,16 @@ function vramVerdict(state, peak) {
   return `${short} No remedy is enough here, and no two together.`;
 }
 
-// all remedies, the cheapest first: single ones, then pairs
+const devicesOf = ({ zero_stage, num_devices }) => (zero_stage === "0" ? 1 : num_devices);
+
+// all remedies, the cheapest first: single ones, then pairs, of which the costlier one decides
 function* changes(state) {
   const kinds = [smallerMicrobatches(state), moreRecomputation(state), moreSharing(state), freezing(state)];
   for (const kind of kinds) for (const [text, change] of kind) yield [[text], change];
-  for (const [index, kind] of kinds.entries()) {
-    for (const other of kinds.slice(index + 1)) {
-      for (const [text, change] of kind) {
-        for (const [more, further] of other) yield [[text, more], { ...change, ...further }];
+  for (const [index, costlier] of kinds.entries()) {
+    for (const [more, further] of costlier) {
+      for (const kind of kinds.slice(0, index)) {
+        for (const [text, change] of kind) yield [[text, more], { ...change, ...further }];
       }
     }
   }
@@ -140,10 +143,10 @@ function moreRecomputation({ recomputation }) {
 
 function moreSharing(state) {
   const remedies = [];
-  const stage = Number(state.zero_stage);
-  for (let devices = state.num_devices > 1 ? state.num_devices : 2; devices <= MOST_SHARED; devices *= 2) {
+  const [stage, before] = [Number(state.zero_stage), devicesOf(state)];
+  for (let devices = Math.max(before, 2); devices <= Math.max(before, MOST_SHARED); devices *= 2) {
     for (let more = Math.max(stage, 1); more <= 3; more += 1) {
-      if (more === stage && devices === state.num_devices) continue;
+      if (more === stage && devices === before) continue;
       const text = `share ${SHARED[more - 1]} between ${devices} devices (ZeRO ${more})`;
       remedies.push([text, { zero_stage: String(more), num_devices: devices }]);
     }
@@ -194,7 +197,7 @@ function shapeProblem({ style, width, num_heads, num_kv_heads, max_positions }) 
 
 function stepProblem({ style, sequence, max_positions, attention, num_heads, num_layers, adapters }) {
   if (STYLES[style].includes("learned") && sequence > max_positions) {
-    return { at: "sequence", text: `The model has ${max_positions} positions: a sequence can have as many tokens.` };
+    return { at: "sequence", text: `The model takes at most ${max_positions} tokens in a sequence, not ${sequence}.` };
   }
   if (attention === "materialised" && (num_heads < 2 || sequence < 2)) {
     return { at: "attention", text: "Materialised attention is counted for at least 2 heads and 2 tokens." };

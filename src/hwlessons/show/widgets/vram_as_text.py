@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import product
 from typing import Any
 
 from hwlessons.facts.hardware import Accelerator, load_accelerators
@@ -208,9 +208,10 @@ def answer(peak_bytes: int, card: Accelerator) -> str:
 def verdict(state: State, peak: Peak) -> str:
     """Whether the step fits on the state's device, and the cheapest remedy if it does not."""
     card = load_accelerators()[state["device"]]
+    where = f"each of {devices_of(state)} {card.name}" if devices_of(state) > 1 else f"one {card.name}"
     if peak.peak_bytes <= card.capacity_bytes:
-        return f"It fits on one {card.name}."
-    short = f"It does not fit on one {card.name}: {write_gib(peak.peak_bytes - card.capacity_bytes)} are missing."
+        return f"It fits on {where}."
+    short = f"It does not fit on {where}: {write_gib(peak.peak_bytes - card.capacity_bytes)} are missing."
     for texts, change in changes(state):
         changed = peak_in({**state, **change})
         if changed.peak_bytes <= card.capacity_bytes:
@@ -220,14 +221,18 @@ def verdict(state: State, peak: Peak) -> str:
 
 
 def changes(state: State) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """All remedies, the cheapest first: single ones, then pairs, with their words and what they change."""
+    """All remedies with their words and what they change, the cheapest first.
+
+    Single ones come before pairs; of pairs, the costlier remedy of the two decides.
+    """
     kinds = [smaller_microbatches(state), more_recomputation(state), more_sharing(state), freezing(state)]
     for kind in kinds:
         for text, change in kind:
             yield [text], change
-    for one, other in combinations(kinds, 2):
-        for (text, change), (more, further) in product(one, other):
-            yield [text, more], {**change, **further}
+    for index, costlier in enumerate(kinds):
+        for (more, further), kind in product(costlier, kinds[:index]):
+            for text, change in kind:
+                yield [text, more], {**change, **further}
 
 
 Remedies = list[tuple[str, dict[str, Any]]]
@@ -250,13 +255,18 @@ def more_recomputation(state: State) -> Remedies:
     return [(f"recompute {CHOICES['recomputation'][name]}", {"recomputation": name}) for name in further]
 
 
+def devices_of(state: State) -> int:
+    """How many devices share the model states: one where nothing is shared."""
+    return 1 if state["zero_stage"] == "0" else int(state["num_devices"])
+
+
 def more_sharing(state: State) -> Remedies:
-    """More devices (up to `MOST_SHARED`) or more model states shared; fewer devices first."""
-    remedies, stage = [], int(state["zero_stage"])
-    num_devices = state["num_devices"] if state["num_devices"] > 1 else 2
-    while num_devices <= MOST_SHARED:
+    """More model states shared, or more devices (up to `MOST_SHARED`); fewer devices first."""
+    remedies, stage, before = [], int(state["zero_stage"]), devices_of(state)
+    num_devices = max(before, 2)
+    while num_devices <= max(before, MOST_SHARED):
         for more in range(max(stage, 1), 4):
-            if (more, num_devices) != (stage, state["num_devices"]):
+            if (more, num_devices) != (stage, before):
                 text = f"share {SHARED[more - 1]} between {num_devices} devices (ZeRO {more})"
                 remedies.append((text, {"zero_stage": str(more), "num_devices": num_devices}))
         num_devices *= 2
