@@ -126,11 +126,28 @@ def test_what_cannot_be_counted_is_said_beside_the_field(calculator: Calculator)
         assert calculator.said(name) == "" and calculator.fields[name].get_attribute("aria-invalid") == "false"
 
 
+def test_sizes_that_only_go_together_are_taken_together(calculator: Calculator) -> None:
+    calculator.set("width", 5000)
+    assert "Heads must divide the width, 5000" in calculator.said("width")
+    calculator.set("num_heads", 30)
+    assert "Heads must divide the width, 5000" in calculator.said("num_heads")
+    calculator.agrees()
+    calculator.set("num_heads", 50)
+    calculator.agrees(model="custom", width=5000, num_heads=50, num_kv_heads=50)
+    assert calculator.said("width") == calculator.said("num_heads") == ""
+    calculator.set("microbatch", 0)
+    calculator.set("sequence", 1024)
+    calculator.agrees(model="custom", width=5000, num_heads=50, num_kv_heads=50, sequence=1024)
+    assert calculator.fields["microbatch"].input_value() == "1" and calculator.said("microbatch") == ""
+
+
 def test_a_choice_that_does_not_go_is_taken_back(calculator: Calculator) -> None:
     calculator.set("model", "gpt2-small")
-    assert "1024 positions" in calculator.said("model")
+    assert calculator.said("model") == "The model takes at most 1024 tokens in a sequence, not 2048."
     assert calculator.fields["model"].input_value() == "llama-7b"
     calculator.agrees()
+    calculator.set("sequence", 1024)
+    calculator.agrees(sequence=1024)
 
 
 def test_a_state_from_elsewhere_is_drawn(calculator: Calculator) -> None:

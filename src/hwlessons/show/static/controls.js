@@ -20,6 +20,7 @@ function newId() {
 // at which field a state is wrong and why, or null: that is said beside the field and the last good state stays.
 function keepState({ model, el, at, fields, start, problemOf, draw }) {
   let state = start;
+  let waiting = {}; // by field, what was typed and could not be taken alone
 
   function say(name, text) {
     at[`${name} problem`].textContent = text;
@@ -29,6 +30,7 @@ function keepState({ model, el, at, fields, start, problemOf, draw }) {
   function receive() {
     const problem = problemOf(model.get("state"));
     if (!problem) state = model.get("state");
+    waiting = {};
     for (const name of fields) say(name, "");
     draw(state);
     if (!problem) return;
@@ -37,12 +39,18 @@ function keepState({ model, el, at, fields, start, problemOf, draw }) {
     say(problem.at, problem.text);
   }
 
-  // what the reader typed stays in the field where it is wrong
+  // what the reader typed stays in the field where it is wrong, and is taken once it goes with what else was typed
   function put(name, change) {
-    const wanted = { ...state, ...change };
-    const problem = problemOf(wanted);
-    if (problem) return say(name, problem.text);
-    model.set("state", wanted);
+    delete waiting[name];
+    const alone = { ...state, ...change };
+    const together = Object.assign({ ...state }, ...Object.values(waiting), change);
+    const apart = problemOf(together);
+    const problem = apart && problemOf(alone);
+    if (problem) {
+      if (at[name].tagName === "INPUT") waiting[name] = change;
+      return say(name, apart.at === name ? apart.text : problem.text);
+    }
+    model.set("state", apart ? alone : together);
     model.save_changes();
     receive();
   }
