@@ -68,8 +68,8 @@ def form_of(table: dict, index: int) -> ByteForm:
 
 @pytest.mark.parametrize("start", range(3))
 def test_the_file_is_what_the_tape_gives_now(start):
-    """Every ninth structure; where it fails, `python -m hwlessons.formulas.moment_build` writes the file anew."""
-    some = list(all_structures())[start * 3 :: 9]
+    """Every structure, a third at a time; `python -m hwlessons.formulas.moment_build` writes a stale file anew."""
+    some = list(all_structures())[start::3]
     made, stored = build(some), moment_table()
     for structure, _, _ in some:
         assert list(decoded(made, structure)) == list(decoded(stored, structure)), structure
