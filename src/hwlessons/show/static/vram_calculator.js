@@ -19,6 +19,7 @@ function skeleton(id) {
     <fieldset class="hwl-group"><legend>The step</legend><div class="hwl-fields">${each(STEP_FIELDS, control)}</div></fieldset>
     <p class="hwl-status" role="status" data-is="status"></p>
     <p class="hwl-note" data-is="verdict"></p>
+    <p class="hwl-lead">Alive at the peak:</p>
     <dl class="hwl-facts hwl-short-facts">${each(Object.entries(CATEGORY_NAMES), ([name, text]) =>
       `<div><dt>${text}</dt><dd data-is="bytes of ${name}"></dd></div>`)}</dl>
     <div class="hwl-scroll hwl-answers" role="group" tabindex="0" aria-label="Whether the step fits, for every device">
