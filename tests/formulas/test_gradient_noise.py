@@ -49,6 +49,8 @@ def test_at_the_noise_scale_noise_is_as_long_as_the_gradient():
 def test_bad_input():
     with pytest.raises(ValueError, match=r"squared_gradient_norm must be above 0, got -0.5: average more batches"):
         noise_scale(1.0, -0.5)
+    with pytest.raises(ValueError, match=r"squared_gradient_norm must be above 0, got 0.0: average more batches"):
+        noise_scale(1.0, 0.0)
     with pytest.raises(ValueError, match=r"noise_trace must be at least 0, got -1.0: average more batches"):
         estimate_noise(1, 1.0, 2, 1.5).noise_scale  # noqa: B018
     with pytest.raises(ValueError, match="example_variance must be at least 0, got nan"):

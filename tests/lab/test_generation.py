@@ -62,6 +62,41 @@ def test_the_mode_of_the_model_comes_back():
     assert model.training
 
 
+def test_generation_switches_dropout_off():
+    torch.manual_seed(0)
+    model = Transformer(GPT, dropout=0.5)
+    for cache in (True, False):
+        drawn = [generate(model.train(), TOKENS[:, :2], 8, cache=cache) for _ in range(2)]
+        assert all(torch.equal(tokens, generate(model.eval(), TOKENS[:, :2], 8)) for tokens in drawn)
+
+
+def test_a_full_cache_refuses_one_more_token():
+    model = make(GPT)
+    cache = KVCache(GPT, 3, 4, dtype=torch.float64)
+    next_logits(model, TOKENS[:, :4], cache)
+    with pytest.raises(ValueError, match="the cache has room for 4 tokens, got 5"):
+        next_logits(model, TOKENS[:, :1], cache)
+    assert cache.length == 4
+    full = KVCache(GPT, 3, 24, dtype=torch.float64)
+    for _ in range(2):
+        next_logits(model, TOKENS, full)
+    with pytest.raises(ValueError, match=r"context must be at most max_positions \(24\), got 25"):
+        next_logits(model, TOKENS[:, :1], full)
+
+
+def test_generation_fills_its_cache(monkeypatch):
+    made = []
+
+    class Kept(KVCache):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            made.append(self)
+
+    monkeypatch.setattr("hwlessons.lab.generation.KVCache", Kept)
+    generate(make(GPT), TOKENS[:, :5], 7)
+    assert [(cache.length, cache.keys.shape[3]) for cache in made] == [(11, 11)]
+
+
 def test_bad_input():
     model = make(GPT)
     with pytest.raises(
