@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -75,6 +77,24 @@ def test_the_update_can_be_merged():
     merged = linear.weight + 0.5 * layer.lora_b @ layer.lora_a
     x = torch.randn(5, 8, dtype=torch.float64)
     torch.testing.assert_close(layer(x), F.linear(x, merged, linear.bias))
+    assert [p is layer.lora_a or p is layer.lora_b for p in layer.parameters() if p.requires_grad] == [True, True]
+    adapted = make(GPT, adapters=Adapters(2), scaling=0.5)
+    assert {m.scaling for m in adapted.modules() if isinstance(m, AdaptedLinear)} == {0.5}
+
+
+@FORMATS
+def test_a_packed_layer_keeps_its_packed_tensors_alone(format):
+    """The dequantised weight is gone when forward is done; of all tensors that forward made only the result lives."""
+    packed = QuantisedLinear(nn.Linear(256, 64, bias=False), format, pair_table())
+    x = torch.randn(4, 256, requires_grad=True)
+
+    def count():
+        gc.collect()
+        return sum(1 for one in gc.get_objects() if type(one) is torch.Tensor and one.numel() == 256 * 64)
+
+    before = count()
+    out = packed(x)
+    assert count() == before and out.grad_fn is not None
 
 
 @FORMATS
