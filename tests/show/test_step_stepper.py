@@ -153,6 +153,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "three": ({"accumulation_steps": 3}, "accumulation_steps must be one of 1, 2, 4, got 3", "one of 1, 2, 4"),
     "a yes": ({"accumulation_steps": True}, "accumulation_steps must be one of 1, 2, 4, got True", "one of 1, 2, 4"),
     "plan": ({"plan": "all"}, "plan must be one of none, every block, every 2 blocks, sel", "Unknown plan all"),
+    "no plan": ({"plan": ["all"]}, "plan must be one of none, every block, every 2 blocks, sel", "Unknown plan all"),
     "before": ({"moment": -1}, "moment must be an integer from 0 to 212, got -1", "from 0 to 212"),
     "beyond": ({"moment": 213}, "moment must be an integer from 0 to 212, got 213", "from 0 to 212"),
     "half": ({"moment": 1.5}, "moment must be an integer from 0 to 212, got 1.5", "whole number"),

@@ -319,6 +319,13 @@ def test_its_state_is_changed_by_entries() -> None:
     assert calculator.state["width"] == 8192 and "custom" in repr(calculator)
 
 
+@pytest.mark.parametrize("model", ["gpt5", None, 7, ["gpt2-small"]])
+def test_an_unknown_model_is_named_with_those_there_are(model: Any) -> None:
+    with pytest.raises(ValueError, match=r"^model must be one of gpt2-.*, custom, got ") as raised:
+        show.VramCalculator(model)
+    assert repr(model) in str(raised.value)
+
+
 def test_the_page_grows_little() -> None:
     added = (VRAM_CALCULATOR.classic + style()).encode()
     assert len(added) <= 400_000 and len(gzip.compress(added)) <= 60_000

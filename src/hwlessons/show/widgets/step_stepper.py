@@ -96,7 +96,7 @@ def _moments(accumulation_steps: int, plan: str) -> tuple[steps.ShownMoment, ...
     if isinstance(accumulation_steps, bool) or accumulation_steps not in steps.ACCUMULATION_STEPS:
         allowed = ", ".join(map(str, steps.ACCUMULATION_STEPS))
         raise ValueError(f"accumulation_steps must be one of {allowed}, got {accumulation_steps!r}")
-    if plan not in steps.PLANS:
+    if not isinstance(plan, str) or plan not in steps.PLANS:
         raise ValueError(f"plan must be one of {', '.join(steps.PLANS)}, got {plan!r}")
     return steps.shown_moments(accumulation_steps, plan)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from hwlessons.facts.shapes import shape
+from hwlessons.facts.shapes import load_shapes, shape
 from hwlessons.show.html import Grid
 from hwlessons.show.widgets import vram_as_text as text
 from hwlessons.show.widgets.scripts import VRAM_CALCULATOR, Script
@@ -21,7 +21,8 @@ class VramCalculator(Widget):
         model: a published shape (`facts.shapes`), or "custom" with the sizes among `entries`.
         entries: other entries of the state: the model's `style` and sizes, `microbatch`, `sequence`,
             `num_microbatches`, `precision`, `attention`, `recomputation`, `optimizer`, `implementation`, `adapters`,
-            `rank`, `zero_stage`, `num_devices` and `device`.
+            `rank`, `zero_stage`, `num_devices` and `device`. A `sequence` has 2048 tokens where none is given: a model of
+            fewer learned positions needs a shorter one.
 
     Raises:
         ValueError: for an unknown entry or a value that is not allowed.
@@ -68,8 +69,9 @@ class VramCalculator(Widget):
 
 
 def _changed(state: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
-    model = entries.get("model", text.CUSTOM)
-    brought = text.shape_entries(shape(model)) if model != text.CUSTOM else {}
+    model = entries.get("model")  # one that is unknown is refused with the state
+    known = isinstance(model, str) and model in load_shapes()
+    brought = text.shape_entries(shape(str(model))) if known else {}
     if unknown := [name for name in entries if name not in text.START]:
         raise ValueError(f"unknown entries {', '.join(unknown)}; there are {', '.join(text.START)}")
     return {**state, **brought, **entries}
