@@ -21,8 +21,8 @@ class VramCalculator(Widget):
         model: a published shape (`facts.shapes`), or "custom" with the sizes among `entries`.
         entries: other entries of the state: the model's `style` and sizes, `microbatch`, `sequence`,
             `num_microbatches`, `precision`, `attention`, `recomputation`, `optimizer`, `implementation`, `adapters`,
-            `rank`, `zero_stage`, `num_devices` and `device`. A `sequence` has 2048 tokens where none is given: a model of
-            fewer learned positions needs a shorter one.
+            `rank`, `zero_stage`, `num_devices` and `device`. A `sequence` has 2048 tokens where none is given: a model
+            of fewer learned positions needs a shorter one.
 
     Raises:
         ValueError: for an unknown entry or a value that is not allowed.
