@@ -38,6 +38,7 @@ def assert_predicted(configuration, measure) -> float:
     assert predicted.optimizer_state_bytes == measured.optimizer_state_bytes, configuration
     if predicted.peak_bytes == measured.peak_bytes:
         assert predicted.peak_phase == measured.peak_phase, configuration
+        assert predicted.at_peak == measured.at_peak, configuration
         assert predicted.phase_peak_bytes == phase_peak_bytes(measured), configuration
     return predicted.peak_bytes / measured.peak_bytes - 1
 
@@ -78,10 +79,15 @@ def llama(width, num_heads, **sizes):
             llama(32, 4, ffn_width=32, num_kv_heads=1),
             StepRecipe(2, 7, attention="materialised", precision="bf16", checkpointing=True, optimizer="sgd"),
         ),
+        # the last tensor that recomputation keeps before it stops early is saved, not temporary
+        (
+            llama(32, 4, ffn_width=16, num_kv_heads=1),
+            StepRecipe(3, 7, 2, checkpointing=True, optimizer="sgd", implementation="fused"),
+        ),
         # heads of two values, one token
         (llama(8, 4, ffn_width=16, num_kv_heads=1), StepRecipe(3, 1, 2, attention="materialised", dropout=0.1)),
     ],
-    ids=["sums", "one head", "names", "one token"],
+    ids=["sums", "one head", "names", "stopped early", "one token"],
 )
 def test_configurations_at_the_edges(one, recipe):
     assert assert_predicted((one, recipe), track) == 0

@@ -11,7 +11,7 @@ from memory_builds import GPT, adamw, add_low_rank, language_build, language_los
 from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from hwlessons.lab.memory import phase, track
+from hwlessons.lab.memory import phase, trace, track
 from hwlessons.lab.transformer import Transformer
 
 W = 8 * 8 * 4  # bytes of one 8 by 8 matrix in fp32
@@ -296,6 +296,41 @@ def test_selective_checkpointing_keeps_results_that_nothing_reads_too():
 
     # both matrices' products, not tanh's output; x is data
     assert track_and_trace(steps(body)).saved_activation_bytes == 2 * X
+
+
+class Twice(nn.Module):
+    def forward(self, x):
+        return x + x
+
+
+def test_the_last_tensor_recomputed_before_the_early_stop_is_saved():
+    def two():
+        return nn.Sequential(nn.Linear(8, 8, bias=False), Twice(), nn.Linear(8, 8, bias=False))
+
+    def body(model, optimizer, x):
+        checkpoint(model, x, use_reentrant=False).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    # recomputation ends when the second matrix asks for the sum, which nothing else keeps
+    timeline = track_and_trace(steps(body, two)).timeline
+    backward = [i for i, phase in enumerate(timeline.phases) if phase == "backward" and timeline.steps[i] == 2]
+    assert max(timeline.category_bytes["saved_activations"][i] for i in backward) == X
+
+
+def test_a_torch_that_keeps_selective_results_in_another_way(monkeypatch):
+    monkeypatch.delattr("torch.utils.checkpoint._VersionWrapper")
+    keep = partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+
+    def body(model, optimizer, x, **options):
+        checkpoint(model, x, use_reentrant=False, **options).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    assert track_and_trace(steps(body)).saved_activation_bytes == 0
+    for measure in (track, trace):
+        with pytest.raises(RuntimeError, match=r"do not see what selective checkpointing keeps .* keep_matmuls=False"):
+            measure(steps(partial(body, context_fn=keep)))
 
 
 def test_what_other_hooks_return_is_kept():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -47,23 +47,42 @@ def saved_tensors_logged(log: StorageLog) -> Iterator[None]:
 
     def enter(hooks: Any) -> None:
         def pack_and_note(tensor: Tensor) -> Any:
-            packed = hooks.pack_hook(tensor)
-            for one in tensors_in((packed, tensor) if in_backward() else packed):
-                log.events.append(("save", log.storage_id(one)[0], in_backward()))
-            return packed
+            kept = [tensor] if in_backward() else []
+            try:
+                kept.append(hooks.pack_hook(tensor))
+            finally:  # recomputation stops early by an error in the hook that keeps its last tensor
+                for one in tensors_in(kept):
+                    log.events.append(("save", log.storage_id(one)[0], in_backward()))
+            return kept[-1]
 
         torch._C._autograd._push_saved_tensors_default_hooks(pack_and_note, hooks.unpack_hook)
-
-    class KeptResult(checkpoint._VersionWrapper):
-        """A result kept by selective checkpointing, which knows no hooks."""
-
-        def __init__(self, value: Any) -> None:
-            super().__init__(value)
-            self.saved = [pack(tensor) for tensor in tensors_in(value)]
 
     with (
         SavedTensorsHooks(pack, unpack),
         mock.patch.object(SavedTensorsHooks, "__enter__", enter),
-        mock.patch.object(checkpoint, "_VersionWrapper", KeptResult),
+        _selective_results_noted(pack),
     ):
         yield
+
+
+def _selective_results_noted(pack: Callable[[Tensor], Any]) -> contextlib.AbstractContextManager:
+    """Inside, `pack` gets every result that selective checkpointing keeps: it knows no hooks.
+
+    A torch that wraps them in another way is fine for everything else; there, such a region is refused.
+    """
+    wrapper = getattr(checkpoint, "_VersionWrapper", None)
+    if wrapper is None:
+        return mock.patch.object(checkpoint, "SelectiveCheckpointContext", _refuse, create=True)
+
+    def keep(self: Any, value: Any) -> None:
+        wrapper.__init__(self, value)
+        self.saved = [pack(tensor) for tensor in tensors_in(value)]
+
+    return mock.patch.object(checkpoint, "_VersionWrapper", type("KeptResult", (wrapper,), {"__init__": keep}))
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise RuntimeError(
+        f"track and trace do not see what selective checkpointing keeps in torch {torch.__version__}: its "
+        "_VersionWrapper is gone. Measure the step without it (no context_fn; keep_matmuls=False)"
+    )
