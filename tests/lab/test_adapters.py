@@ -83,6 +83,21 @@ def test_the_update_can_be_merged():
 
 
 @FORMATS
+def test_a_packed_layer_computes_in_the_format_of_autocast(format):
+    linear = nn.Linear(128, 64)
+    packed = QuantisedLinear(linear, format, pair_table())
+    x = torch.randn(4, 128, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = packed(x)
+    weight, bias = packed.dequantise(torch.bfloat16), linear.bias.bfloat16()
+    assert out.dtype == torch.bfloat16 and not any(p.requires_grad for p in packed.parameters())
+    torch.testing.assert_close(out, F.linear(x.bfloat16(), weight, bias), rtol=0.02, atol=0.02)
+    out.sum().backward()
+    assert x.grad.dtype == torch.float32
+    torch.testing.assert_close(x.grad, (torch.ones(4, 64, dtype=torch.bfloat16) @ weight).float())
+
+
+@FORMATS
 def test_a_packed_layer_keeps_its_packed_tensors_alone(format):
     """The dequantised weight is gone when forward is done; of all tensors that forward made only the result lives."""
     packed = QuantisedLinear(nn.Linear(256, 64, bias=False), format, pair_table())
