@@ -186,7 +186,10 @@ def test_what_is_shared_already_can_be_shared_further(js: Map) -> None:
     further, first = js("verdict", [many, not_yet])
     assert "does not fit on each of 128 T4: " in further
     assert "share all model states between 128 devices (ZeRO 3)" in further
-    assert "does not fit on one A100-SXM-40GB" in first and "the optimizer state between 2 devices" in first
+    assert (
+        "does not fit on one A100-SXM-40GB" in first
+        and "share optimizer state and gradients between 2 devices" in first
+    )
 
 
 def test_more_of_anything_never_takes_less() -> None:
@@ -297,10 +300,10 @@ def test_a_good_state_has_no_problem(js: Map) -> None:
 def test_it_begins_with_a_7b_model_that_does_not_fit() -> None:
     calculator = show.VramCalculator()
     assert calculator.state == text.START and repr(calculator) == "VramCalculator('llama-7b')"
-    assert calculator.peak_bytes / 2**30 == pytest.approx(50.69, abs=0.005)
+    assert calculator.peak_bytes / 2**30 == pytest.approx(62.76, abs=0.005)
     grid, caption = calculator.grid()
     assert [row[0] for row in grid.rows] == list(load_accelerators())
-    assert "does not fit on one A100-SXM-40GB: 10.69 GiB are missing. The cheapest remedy: share" in caption
+    assert "does not fit on one A100-SXM-40GB: 22.76 GiB are missing. The cheapest remedy: share" in caption
 
 
 def test_its_state_is_changed_by_entries() -> None:

@@ -73,7 +73,7 @@ def test_a_reader_changes_everything(calculator: Calculator) -> None:
         "rank": 8,
         "recomputation": "blocks",
         "optimizer": "momentum",
-        "implementation": "foreach",
+        "implementation": "fused",
         "zero_stage": "2",
         "num_devices": 8,
     }.items():

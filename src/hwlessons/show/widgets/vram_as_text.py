@@ -33,7 +33,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "blocks": "every block",
     },
     "optimizer": {"adamw": "AdamW", "momentum": "SGD with momentum", "sgd": "SGD"},
-    "implementation": {"for_loop": "for-loop", "foreach": "foreach", "fused": "fused"},
+    "implementation": {"for_loop": "for-loop", "foreach": "foreach (a GPU’s default)", "fused": "fused"},
     "adapters": {"none": "all parameters", "LoRA": "adapters at query and value (LoRA)"},
     "zero_stage": {
         "0": "nothing",
@@ -94,7 +94,7 @@ START: dict[str, Any] = {
     **{name: getattr(load_shapes()["llama-7b"], name) for name in SIZES},
     "precision": "bf16",
     "optimizer": "adamw",
-    "implementation": "for_loop",
+    "implementation": "foreach",
     "microbatch": 1,
     "num_microbatches": 1,
     "sequence": 2048,
