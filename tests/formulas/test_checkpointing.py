@@ -98,6 +98,8 @@ def test_square_root_of_a_chain():
     activation = 4 * NUM_ROWS * WIDTH
     lengths = range(1, NUM_LAYERS + 1)
     predicted = [segments_bytes(NUM_LAYERS, n, boundary_bytes=activation, layer_bytes=activation) for n in lengths]
+    # one layer a segment, or one segment: every activation once, and none counted twice
+    assert predicted[0] == predicted[-1] == NUM_LAYERS * activation
     measured = [track(chain_step(n)) for n in lengths]
     # what else is alive at the peak does not depend on the segments, but for small gradients of the weights
     rest = [one.peak_bytes - on_paper for one, on_paper in zip(measured, predicted, strict=True)]
