@@ -69,7 +69,7 @@ def test_the_batch_file_runs_with_two_agents(project: Project, tmp_path: Path) -
     options = ["--steps", "2", "--global-batch", "4", "--microbatch", "2", "--metrics", str(tmp_path / "metrics")]
     try:
         done = subprocess.run(
-            ["bash", str(batch_file), *options], env=environment, capture_output=True, text=True, timeout=180
+            ["bash", str(batch_file), *options], env=environment, capture_output=True, text=True, timeout=500
         )
     finally:
         kill_marked(mark, variable=MARK)

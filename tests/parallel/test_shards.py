@@ -49,12 +49,12 @@ def two_ranks() -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def two() -> tuple[dict[str, Any], ...]:
-    return launch(two_ranks, num_processes=2, quiet=True, timeout_seconds=180).results
+    return launch(two_ranks, num_processes=2, quiet=True).results
 
 
 @pytest.fixture(scope="module")
 def four() -> tuple[dict[str, Any], ...]:
-    return launch(tensor_split, [2], num_processes=4, quiet=True, timeout_seconds=180).results
+    return launch(tensor_split, [2], num_processes=4, quiet=True).results
 
 
 def predicted(shape: TransformerShape, d: int, rank: int, t: int = 1, itemsize: int = 4) -> dict[str, int]:
