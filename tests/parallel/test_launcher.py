@@ -117,6 +117,12 @@ def test_the_time_limit(mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert marked(mark, MINE) == []
 
 
+def test_a_process_that_closes_its_output_and_stays() -> None:
+    code = "import os, time; os.close(1); os.close(2); time.sleep(600)"
+    environment = {**os.environ, MARKER: uuid.uuid4().hex}
+    assert launcher._run([sys.executable, "-c", code], environment, 3.0, print, lambda: None) == ([], None)
+
+
 def waits() -> None:
     import time
 

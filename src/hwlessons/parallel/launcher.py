@@ -141,7 +141,9 @@ def _run(
             with contextlib.suppress(queue.Empty):
                 line = arriving.get(timeout=left)
                 if line is None:
-                    return lines, process.wait(max(left, 1.0))
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        return lines, process.wait(max(left, 1.0))
+                    break
                 lines.append(line)
                 if line.startswith(LINE_OF_RANK):
                     say(line)
