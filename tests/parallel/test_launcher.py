@@ -59,6 +59,22 @@ def test_results_and_output_of_every_rank(mark: str, capsys: pytest.CaptureFixtu
     assert done.seconds > 0
 
 
+def aborts_at_the_end() -> str:
+    import atexit
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    library.__cxa_atexit(library.abort, None, None)  # as the threads of a process group that was not destroyed may do
+    atexit.register(print, "handlers have run")
+    return "done"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no __cxa_atexit")
+def test_what_a_rank_leaves_behind_does_not_spoil_its_end(mark: str) -> None:
+    done = launch(aborts_at_the_end, num_processes=1, quiet=True)
+    assert (done.results, done.output) == (("done",), ("[rank 0] handlers have run",))
+
+
 def fails() -> None:
     import os
     import signal

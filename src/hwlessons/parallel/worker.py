@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import runpy
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from hwlessons.parallel import lifeline, stacks
 from hwlessons.parallel.agent import PARENT
 from hwlessons.parallel.reports import report_failure
 
 
-def main(arguments: list[str]) -> None:
-    """Runs `script [argument …]` or `-m module [argument …]`; never returns after a failure."""
+def main(arguments: list[str]) -> NoReturn:
+    """Runs `script [argument …]` or `-m module [argument …]`, and ends the process."""
     lifeline.hold(int(os.environ[PARENT]))
     stacks.write_on_request()
     is_module = arguments[0] == "-m"
@@ -26,12 +28,18 @@ def main(arguments: list[str]) -> None:
             sys.path[0] = str(Path(target).resolve().parent)
             runpy.run_path(target, run_name="__main__")
     except BaseException as error:
-        if isinstance(error, SystemExit) and error.code in (None, 0):
-            return
-        report_failure(error, script)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)  # at once: the interpreter's own end may wait for ranks that will never come
+        if not (isinstance(error, SystemExit) and error.code in (None, 0)):
+            report_failure(error, script)
+            _leave(1)  # at once: handlers at exit may wait for ranks that will never come
+    atexit._run_exitfuncs()
+    _leave(0)
+
+
+def _leave(exit_code: int) -> NoReturn:
+    """End at once: in the interpreter's own end, threads of a gloo group that still exists may abort the process."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
 
 
 if __name__ == "__main__":
