@@ -21,7 +21,7 @@ from hwlessons.publish.paths import Project
 MARK = "HWLESSONS_TEST"
 BASELINE = "hwlessons.parallel.ddp_baseline"
 TOOLS = {
-    "scontrol": "echo localhost; echo localhost",
+    "scontrol": "echo localhost; sleep 0.5; echo localhost",  # slower than who reads the first line alone
     "srun": 'shift; "$@" & first=$!; "$@" & second=$!; wait $first && wait $second',
 }
 
