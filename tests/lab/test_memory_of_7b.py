@@ -12,7 +12,8 @@ from hwlessons.formulas.step_recipe import StepRecipe
 from hwlessons.units import GIB
 
 PROGRAM = """
-import json, resource, sys
+import json, re, resource, sys
+from pathlib import Path
 from hwlessons.facts.shapes import shape
 from hwlessons.formulas.step_recipe import StepRecipe
 from hwlessons.lab.memory import trace
@@ -23,8 +24,12 @@ for precision in ("bf16", "autocast_bf16"):
     memory = trace(build_step(shape("llama-7b"), StepRecipe(1, 2048, precision=precision)))
     results.append([memory.peak_bytes, memory.peak_phase, memory.parameter_bytes, memory.gradient_bytes,
                     memory.optimizer_state_bytes, memory.saved_activation_bytes])
-unit = 1 if sys.platform == "darwin" else 1024
-json.dump([results, unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss], sys.stdout)
+status = Path("/proc/self/status")  # ru_maxrss begins with what the process that forked this one held
+if status.exists():
+    peak_rss_bytes = 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1])
+else:
+    peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+json.dump([results, peak_rss_bytes], sys.stdout)
 """
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import uuid
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from hwlessons.publish.paths import Project
 MARK = "HWLESSONS_TEST"
 BASELINE = "hwlessons.parallel.ddp_baseline"
 TOOLS = {
+    "python": f'exec "{sys.executable}" "$@"',  # the batch file's is whatever the path has
     "scontrol": "echo localhost; sleep 0.5; echo localhost",  # slower than who reads the first line alone
     "srun": 'shift; "$@" & first=$!; "$@" & second=$!; wait $first && wait $second',
 }
