@@ -194,6 +194,43 @@ def test_the_launching_process_is_killed(mark: str, lifeline: str, tmp_path: Pat
     assert marked(mark, MINE) == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a kernel there ends in another way")
+@pytest.mark.parametrize("now", [True, False], ids=["restarted at once", "asked to end first"])
+def test_a_kernel_is_restarted(mark: str, now: bool, tmp_path: Path) -> None:
+    from jupyter_client.manager import KernelManager
+
+    def ranks() -> list[str]:
+        lines = [" ".join(process.cmdline()) for process in marked(mark, MINE)]
+        return [line for line in lines if "hwlessons.parallel" in line]
+
+    script = tmp_path / "waits.py"
+    script.write_text(
+        "import os, pathlib, time\npathlib.Path(__file__ + os.environ['RANK']).touch()\ntime.sleep(600)\n"
+    )
+    manager = KernelManager()
+    manager.start_kernel()
+    client = manager.client()
+    try:
+        client.start_channels()
+        client.wait_for_ready(timeout=120)
+        client.execute(
+            f"from hwlessons.parallel.launcher import launch\n"
+            f"launch({str(script)!r}, num_processes=2, timeout_seconds=500)"
+        )
+        deadline = time.monotonic() + 300
+        while len(list(tmp_path.glob("waits.py?"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(ranks()) >= 2
+        manager.restart_kernel(now=now)
+        deadline = time.monotonic() + 60
+        while ranks() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert ranks() == []
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
 def diverges() -> None:
     import time
     from datetime import timedelta
