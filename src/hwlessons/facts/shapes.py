@@ -11,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
+from hwlessons.counts import check_count
+
 Norm = Literal["layernorm", "rmsnorm"]
 Mlp = Literal["gelu", "swiglu"]
 Positions = Literal["learned", "rotary"]
@@ -59,8 +61,7 @@ class TransformerShape:
     def __post_init__(self) -> None:
         for field in _COUNTS:
             value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{field} must be an integer of at least 1, got {value!r}")
+            check_count(field, value)
         for field, allowed in _ALLOWED.items():
             if getattr(self, field) not in allowed:
                 raise ValueError(f"{field} must be one of {', '.join(allowed)}, got {getattr(self, field)!r}")

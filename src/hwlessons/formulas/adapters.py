@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hwlessons.counts import check_count
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.block_formats import find_block_format
 from hwlessons.formulas.parameters import ParameterTensor, parameter_tensors
@@ -32,8 +33,7 @@ class Adapters:
     targets: tuple[str, ...] = ("query", "value")
 
     def __post_init__(self) -> None:
-        if isinstance(self.rank, bool) or not isinstance(self.rank, int) or self.rank < 1:
-            raise ValueError(f"rank must be an integer of at least 1, got {self.rank!r}")
+        check_count("rank", self.rank)
         names = self.targets
         if not isinstance(names, tuple) or not names or set(names) - set(TARGETS) or len(set(names)) < len(names):
             raise ValueError(f"targets must be a tuple of different names of {', '.join(TARGETS)}, got {names!r}")
@@ -55,8 +55,7 @@ def num_adapter_parameters(in_features: int, out_features: int, rank: int) -> in
         ValueError: for a size below 1.
     """
     for name, value in (("in_features", in_features), ("out_features", out_features), ("rank", rank)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        check_count(name, value)
     return rank * (in_features + out_features)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import fsum
 
+from hwlessons.counts import check_count
+
 
 def global_batch(microbatch: int, accumulation_steps: int, data_parallel_size: int = 1) -> int:
     """Examples that contribute to one optimizer step, B = b * a * d (a count).
@@ -73,5 +75,4 @@ def token_mean(mean_losses: Sequence[float], num_tokens: Sequence[int]) -> float
 
 def _check_counts(**counts: int) -> None:
     for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        check_count(name, value)

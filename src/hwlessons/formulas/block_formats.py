@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
+from hwlessons.counts import check_count
 from hwlessons.facts.formats import FORMATS, find_format
 
 ScaleRule = Literal["absmax", "power_of_two", "two_level", "double_quantised"]
@@ -47,8 +48,7 @@ class BlockFormat:
     source: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.block_size, bool) or not isinstance(self.block_size, int) or self.block_size < 1:
-            raise ValueError(f"block_size must be an integer of at least 1, got {self.block_size!r}")
+        check_count("block_size", self.block_size)
         if self.scale_rule not in get_args(ScaleRule):
             raise ValueError(f"scale_rule must be one of {', '.join(get_args(ScaleRule))}, got {self.scale_rule!r}")
         for number_format in {self.element, self.scale} - set(INTEGER_BITS):
@@ -83,8 +83,7 @@ class BlockFormat:
         Raises:
             ValueError: if `num_values` is below 1.
         """
-        if isinstance(num_values, bool) or not isinstance(num_values, int) or num_values < 1:
-            raise ValueError(f"num_values must be an integer of at least 1, got {num_values!r}")
+        check_count("num_values", num_values)
         num_blocks = -(-num_values // self.block_size)
         num_scale_blocks = -(-num_blocks // self.scale_block_size) if self.scale_block_size else 0
         element_bytes = -(-num_values * self.element_bits // 8)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import sqrt
 
+from hwlessons.counts import check_count
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.flops import StepFlops, step_flops
 from hwlessons.formulas.ledger import layer_bytes, saved_rows
@@ -131,8 +132,7 @@ def block_bytes(shape: TransformerShape, recipe: StepRecipe, *, kernels: str = "
 
 
 def _check_chain(num_layers: int, boundary_bytes: int, layer_bytes: int) -> None:
-    if isinstance(num_layers, bool) or not isinstance(num_layers, int) or num_layers < 1:
-        raise ValueError(f"num_layers must be an integer of at least 1, got {num_layers!r}")
+    check_count("num_layers", num_layers)
     if boundary_bytes < 0:
         raise ValueError(f"boundary_bytes must be at least 0, got {boundary_bytes!r}")
     if layer_bytes < 1:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
+from hwlessons.counts import check_count
+
 _FACTORS: Mapping[str, Callable[[int], Fraction]] = {
     "all_reduce": lambda d: Fraction(2 * (d - 1), d),
     "reduce_scatter": lambda d: Fraction(d - 1, d),
@@ -89,6 +91,5 @@ def collective_seconds(
 
 
 def _check_ranks(num_ranks: int) -> int:
-    if isinstance(num_ranks, bool) or not isinstance(num_ranks, int) or num_ranks < 1:
-        raise ValueError(f"num_ranks must be an integer of at least 1, got {num_ranks!r}")
+    check_count("num_ranks", num_ranks)
     return num_ranks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hwlessons.formulas.lengths import check_size
+from hwlessons.counts import check_count
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def expected_squared_error(example_variance: float, batch: int, num_examples: in
     """
     if not example_variance >= 0:
         raise ValueError(f"example_variance must be at least 0, got {example_variance!r}")
-    check_size("batch", batch)
+    check_count("batch", batch)
     if num_examples is None:
         return example_variance / batch
-    check_size("num_examples", num_examples)
+    check_count("num_examples", num_examples)
     if batch > num_examples:
         raise ValueError(f"batch must be at most num_examples ({num_examples}), got {batch}")
     return example_variance / batch * ((num_examples - batch) / (num_examples - 1)) if num_examples > 1 else 0.0
@@ -75,8 +75,8 @@ def estimate_noise(
         ValueError: for a count that is no integer of at least 1, unless `small_batch` is below `large_batch`, or a
             negative norm.
     """
-    check_size("small_batch", small_batch)
-    check_size("large_batch", large_batch)
+    check_count("small_batch", small_batch)
+    check_count("large_batch", large_batch)
     if small_batch >= large_batch:
         raise ValueError(f"small_batch must be below large_batch ({large_batch}), got {small_batch}")
     for name, value in (("small_squared_norm", small_squared_norm), ("large_squared_norm", large_squared_norm)):

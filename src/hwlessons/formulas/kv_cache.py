@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwlessons.counts import check_count
 from hwlessons.facts.shapes import TransformerShape
 
 
@@ -13,7 +14,7 @@ def kv_cache_bytes_per_token(shape: TransformerShape, itemsize: int) -> int:
     Raises:
         ValueError: for an itemsize below 1.
     """
-    _check("itemsize", itemsize)
+    check_count("itemsize", itemsize)
     return 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * itemsize
 
 
@@ -29,8 +30,8 @@ def kv_cache_bytes(shape: TransformerShape, *, batch: int, context: int, itemsiz
     Raises:
         ValueError: for a number below 1, or a context beyond learned positions.
     """
-    _check("batch", batch)
-    _check("context", context)
+    check_count("batch", batch)
+    check_count("context", context)
     check_context(shape, context)
     return batch * context * kv_cache_bytes_per_token(shape, itemsize)
 
@@ -39,8 +40,3 @@ def check_context(shape: TransformerShape, context: int) -> None:
     """Raise ValueError if learned positions are fewer than `context` tokens."""
     if shape.positions == "learned" and context > shape.max_positions:
         raise ValueError(f"context must be at most max_positions ({shape.max_positions}), got {context}")
-
-
-def _check(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")

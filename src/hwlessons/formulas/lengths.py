@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
+from hwlessons.counts import check_count
+
 
 @dataclass(frozen=True)
 class LengthStatistics:
@@ -74,7 +76,7 @@ def truncation_report(lengths: Sequence[int], cap: int) -> TruncationReport:
         ValueError: if there is no length, or a length or `cap` is no integer of at least 1.
     """
     check_lengths(lengths)
-    check_size("cap", cap)
+    check_count("cap", cap)
     too_long = [length - cap for length in lengths if length > cap]
     return TruncationReport(cap, len(lengths), sum(lengths), len(too_long), sum(too_long))
 
@@ -84,19 +86,13 @@ def check_lengths(lengths: Sequence[int]) -> None:
     if not len(lengths):
         raise ValueError("lengths must hold at least one document, got none")
     for index, length in enumerate(lengths):
-        check_size(f"length of document {index}", length)
-
-
-def check_size(name: str, value: int) -> None:
-    """Raise ValueError unless `value` is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        check_count(f"length of document {index}", length)
 
 
 def check_fits(lengths: Sequence[int], window: int, name: str) -> None:
     """Raise ValueError that names the first document longer than `window`: nothing is ever cut silently."""
     check_lengths(lengths)
-    check_size(name, window)
+    check_count(name, window)
     for index, length in enumerate(lengths):
         if length > window:
             raise ValueError(

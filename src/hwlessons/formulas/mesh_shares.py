@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from hwlessons.counts import check_count
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.parameters import ParameterTensor, parameter_tensors
 from hwlessons.formulas.tape_parts import SavedRow
@@ -32,8 +33,7 @@ _SPLIT_WIDTH = (  # rows of the residual stream's width that belong to heads
 def check_mesh(shape: TransformerShape, tensor_parallel_size: int, pipeline_size: int) -> None:
     """Raises ValueError unless t divides the key-value heads and the feed-forward width, and p the layers."""
     for name, size in (("tensor_parallel_size", tensor_parallel_size), ("pipeline_size", pipeline_size)):
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {size!r}")
+        check_count(name, size)
     t = tensor_parallel_size
     if shape.num_kv_heads % t or shape.ffn_width % t:
         parts = f"num_kv_heads ({shape.num_kv_heads}) and ffn_width ({shape.ffn_width})"
@@ -96,8 +96,7 @@ def stage_saved_bytes(
         ValueError: as `check_mesh`, or for a number of microbatches below 1.
     """
     check_mesh(shape, tensor_parallel_size, pipeline_size)
-    if isinstance(num_microbatches, bool) or not isinstance(num_microbatches, int) or num_microbatches < 1:
-        raise ValueError(f"num_microbatches must be an integer of at least 1, got {num_microbatches!r}")
+    check_count("num_microbatches", num_microbatches)
     stages = [Fraction(0)] * pipeline_size
     for row in rows:
         stage = _stage_of(row.layer, shape, pipeline_size)

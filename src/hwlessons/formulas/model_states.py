@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from math import prod
 
+from hwlessons.counts import check_count
 from hwlessons.formulas.recipes import RECIPES, ModelStatesRecipe, find_recipe
 from hwlessons.units import GB, GIB
 
@@ -124,6 +125,5 @@ def _num_factored(sizes: tuple[int, ...]) -> int:
 
 
 def _positive(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+    check_count(name, value)
     return value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hwlessons.formulas.lengths import check_fits, check_lengths, check_size
+from hwlessons.counts import check_count
+from hwlessons.formulas.lengths import check_fits, check_lengths
 
 Batches = Sequence[Sequence[int]]
 
@@ -15,8 +16,8 @@ def batches_in_order(num_documents: int, batch_size: int) -> list[list[int]]:
     Raises:
         ValueError: unless both are integers of at least 1.
     """
-    check_size("num_documents", num_documents)
-    check_size("batch_size", batch_size)
+    check_count("num_documents", num_documents)
+    check_count("batch_size", batch_size)
     return [list(range(start, min(start + batch_size, num_documents))) for start in range(0, num_documents, batch_size)]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, get_args
 
+from hwlessons.counts import check_count
+
 Schedule = Literal["gpipe", "1f1b", "interleaved"]
 SCHEDULES: tuple[str, ...] = get_args(Schedule)
 
@@ -22,8 +24,7 @@ def check_pipeline(schedule: str, num_stages: int, num_microbatches: int, num_ch
         raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {schedule!r}")
     counts = {"num_stages": num_stages, "num_microbatches": num_microbatches, "num_chunks": num_chunks}
     for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        check_count(name, value)
     if schedule != "interleaved":
         if num_chunks != 1:
             raise ValueError(f"num_chunks must be 1 for {schedule}; only interleaved splits a stage, got {num_chunks}")

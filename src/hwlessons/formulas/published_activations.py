@@ -9,6 +9,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Literal
 
+from hwlessons.counts import check_count
+
 Recomputation = Literal["none", "selective", "full"]
 
 
@@ -85,5 +87,4 @@ def zero_activation_bytes(
 
 def _require_positive(**sizes: int) -> None:
     for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        check_count(name, value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 
+from hwlessons.counts import check_count
 from hwlessons.formulas.collectives import bytes_sent_per_rank
 from hwlessons.formulas.model_states import STEP_COUNTER_BYTES, model_state_bytes
 from hwlessons.formulas.recipes import ModelStatesRecipe, find_recipe
@@ -87,7 +88,7 @@ def zero_traffic_bytes(
     Source: Rajbhandari et al. 2020 (arXiv:1910.02054), section 7.
     """
     _check(stage, data_parallel_size)
-    _check_count("num_microbatches", num_microbatches)
+    check_count("num_microbatches", num_microbatches)
     d = data_parallel_size
     if stage == 0:
         return bytes_sent_per_rank("all_reduce", gradient_bytes, d)
@@ -128,13 +129,13 @@ def local_sizes(sizes: tuple[int, ...], *, data_parallel_size: int, rank: int) -
 
     Source: torch.chunk; torch 2.13, torch.distributed.fsdp.fully_shard (parameters are sharded on dim 0).
     """
-    _check_count("data_parallel_size", data_parallel_size)
+    check_count("data_parallel_size", data_parallel_size)
     if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < data_parallel_size:
         raise ValueError(f"rank must be from 0 to {data_parallel_size - 1}, got {rank!r}")
     if not sizes:
         raise ValueError("sizes must have at least one dimension: FSDP2 does not shard a scalar")
     for size in sizes:
-        _check_count("a tensor's size", size)
+        check_count("a tensor's size", size)
     rows = -(-sizes[0] // data_parallel_size)
     return (min(rows, max(0, sizes[0] - rank * rows)), *sizes[1:])
 
@@ -172,9 +173,4 @@ def fsdp_shard_bytes(
 def _check(stage: int, data_parallel_size: int) -> None:
     if isinstance(stage, bool) or stage not in STAGES:
         raise ValueError(f"stage must be one of {', '.join(map(str, STAGES))}, got {stage!r}")
-    _check_count("data_parallel_size", data_parallel_size)
-
-
-def _check_count(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+    check_count("data_parallel_size", data_parallel_size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from hwlessons.counts import check_count
 from hwlessons.formulas.adapters import Adapters
 
 Attention = Literal["fused", "materialised"]
@@ -65,8 +66,7 @@ class StepRecipe:
     def __post_init__(self) -> None:
         for name in ("microbatch", "sequence", "num_microbatches", "blocks_per_segment"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+            check_count(name, value)
         for name, allowed in _ALLOWED.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")

@@ -13,6 +13,7 @@ from functools import cache
 
 import torch
 
+from hwlessons.counts import check_count
 from hwlessons.lab.host import available_cpus, cpu_name, memory_bytes
 
 VARIABLE = "HWLESSONS_DEVICE"
@@ -116,8 +117,7 @@ def set_threads(num_threads: int | None = None) -> int:
         ValueError: if `num_threads` is not an integer of at least 1.
     """
     num_threads = available_cpus() if num_threads is None else num_threads
-    if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 1:
-        raise ValueError(f"num_threads must be an integer of at least 1, got {num_threads!r}")
+    check_count("num_threads", num_threads)
     torch.set_num_threads(num_threads)
     return num_threads
 

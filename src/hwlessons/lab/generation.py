@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hwlessons.counts import check_count
 from hwlessons.facts.shapes import TransformerShape
 from hwlessons.formulas.kv_cache import check_context
 from hwlessons.lab.transformer import Block, SelfAttention, Transformer, rotary_table, rotate
@@ -38,8 +39,7 @@ class KVCache:
         device: torch.device | str = "cpu",
     ) -> None:
         for name, value in (("batch", batch), ("capacity", capacity)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+            check_count(name, value)
         check_context(shape, capacity)
         sizes = (shape.num_layers, batch, shape.num_kv_heads, capacity, shape.head_dim)
         self.keys = torch.zeros(sizes, dtype=dtype, device=device)
@@ -114,8 +114,7 @@ def generate(model: Transformer, prompt: Tensor, num_new_tokens: int, *, cache: 
     """
     if prompt.dim() != 2 or not prompt.numel():
         raise ValueError(f"prompt must have shape (batch, tokens) with at least one of each, got {tuple(prompt.shape)}")
-    if isinstance(num_new_tokens, bool) or not isinstance(num_new_tokens, int) or num_new_tokens < 1:
-        raise ValueError(f"num_new_tokens must be an integer of at least 1, got {num_new_tokens!r}")
+    check_count("num_new_tokens", num_new_tokens)
     check_context(model.shape, prompt.shape[1] + num_new_tokens)
     was_training = model.training
     model.eval()

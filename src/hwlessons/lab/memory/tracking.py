@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from hwlessons.counts import check_count
 from hwlessons.lab.memory.recorder import Recorder
 from hwlessons.lab.memory.replay import summarise
 from hwlessons.lab.memory.step_memory import StepMemory
@@ -50,8 +51,7 @@ def track(build: Build, *, num_steps: int = 2) -> StepMemory:
 
 def start(recorder: Recorder, build: Build, num_steps: int) -> tuple[nn.Module, list[Optimizer], Callable[[], Any]]:
     """Call `build()` under the recorder and note the roles of what it made."""
-    if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 1:
-        raise ValueError(f"num_steps must be an integer of at least 1, got {num_steps!r}")
+    check_count("num_steps", num_steps)
     parts = build()
     if not (isinstance(parts, tuple) and len(parts) == 3 and isinstance(parts[0], nn.Module) and callable(parts[2])):
         raise ValueError(f"build() must return (model, optimizer, step) with a torch.nn.Module, got {parts!r:.150}")
