@@ -18,7 +18,7 @@ from hwlessons.formulas.model_tape import ModelTape
 from hwlessons.formulas.peak import play_step
 from hwlessons.formulas.step_recipe import StepRecipe
 from hwlessons.formulas.tape import Tape
-from hwlessons.formulas.tape_parts import Backward, Leaf, Node, Value
+from hwlessons.formulas.tape_parts import Node
 
 LAYERS = "L"
 # h = a d and k = g d with a >= g, and s/32 is s rounded up to a multiple of 32; a single layer is first and last, which
@@ -54,7 +54,6 @@ class MomentTape(Tape):
         super().__init__(*arguments)
         self.moments: list[list[Moment]] = []
         self._counted = dict.fromkeys(CATEGORIES, ByteForm())
-        self._layers: dict[Node, str] = {}
         self._visited = ""
 
     def bytes_of(self, dims: str, itemsize: int) -> Any:
@@ -65,15 +64,6 @@ class MomentTape(Tape):
         """See `Liveness.count`."""
         self._counted[category] += num_bytes
 
-    def node(
-        self, name: str, backward: Backward, *leaves: Leaf | None, operands: tuple[Value, ...] | None = None
-    ) -> Node | None:
-        """See `Tape.node`."""
-        node = super().node(name, backward, *leaves, operands=operands)
-        if node is not None:
-            self._layers.setdefault(node, self.layer)
-        return node
-
     def read(self, operator: str) -> None:
         """See `Liveness.read`."""
         if not self.moments or self.phase != self.moments[-1][-1].phase != "forward":
@@ -82,7 +72,7 @@ class MomentTape(Tape):
         self.moments[-1].append(Moment(self.phase, self.layer, operator, place, dict(self._counted)))
 
     def _visit(self, node: Node) -> None:
-        self._visited = self._layers[node]
+        self._visited = node.layer
         super()._visit(node)
 
 

@@ -14,7 +14,7 @@ from hwlessons.formulas.model_tape import ModelTape
 from hwlessons.formulas.peak import optimizer_state_bytes, optimizer_temporary_bytes, play_step
 from hwlessons.formulas.step_recipe import StepRecipe
 from hwlessons.formulas.tape import Tape
-from hwlessons.formulas.tape_parts import Backward, Leaf, Node, Value
+from hwlessons.formulas.tape_parts import Node
 
 Kind = Literal["kept", "recomputed", "gradient"]
 
@@ -71,7 +71,6 @@ class RecordingTape(Tape):
         super().__init__(sizes, shares)
         self.moments: list[Moment] = []
         self._made: dict[Storage, tuple[str, str]] = {}
-        self._layers: dict[Node, str] = {}
         self._microbatch = 0
 
     def allocate(self, name: str, dims: str, itemsize: int, role: str = "") -> Storage:
@@ -79,15 +78,6 @@ class RecordingTape(Tape):
         storage = super().allocate(name, dims, itemsize, role)
         self._made[storage] = (self.layer, self.phase)
         return storage
-
-    def node(
-        self, name: str, backward: Backward, *leaves: Leaf | None, operands: tuple[Value, ...] | None = None
-    ) -> Node | None:
-        """See `Tape.node`."""
-        node = super().node(name, backward, *leaves, operands=operands)
-        if node is not None:
-            self._layers.setdefault(node, self.layer)
-        return node
 
     def read(self, operator: str) -> None:
         """See `Liveness.read`."""
@@ -109,7 +99,7 @@ class RecordingTape(Tape):
         )
 
     def _visit(self, node: Node) -> None:
-        self.layer = self._layers[node]
+        self.layer = node.layer
         super()._visit(node)
 
     def _held(self, storage: Storage) -> HeldTensor:

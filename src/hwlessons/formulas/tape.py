@@ -109,7 +109,7 @@ class Tape(Liveness):
             return node
         for leaf in trainable:
             leaf.num_uses += 1
-        node = Node(name, backward, self._segment)
+        node = Node(name, backward, self._segment, self.layer)
         self.nodes.append(node)
         if self._segment:
             self._segment.nodes.append(node)

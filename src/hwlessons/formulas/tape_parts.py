@@ -18,11 +18,12 @@ Backward = Callable[["Tape", "Node", Storage], "Delivered"]
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One recorded operator: what it saved and how its backward allocates."""
+    """One recorded operator: what it saved, how its backward allocates, and the layer it belongs to."""
 
     name: str
     backward: Backward
     segment: Segment | None = None
+    layer: str = ""
     saves: list[Storage] = field(default_factory=list)
     num_saves: int = 0
     buffer: Storage | None = None
